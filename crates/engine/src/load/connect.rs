@@ -374,24 +374,25 @@ impl Client<'_> {
         let Some(operation) = self.slots.get(slot) else { return };
         if event.readable || event.broken {
             let mut buffer = [0; 16_384];
+            let is_closing = operation.is_closing;
             match operation.socket.read(&mut buffer) {
                 Ok(None) => {}
                 // However the server ends it: it had succeeded.
-                Ok(Some(0)) | Err(_) if operation.is_closing => self.end(slot, Ok(())),
+                Ok(Some(0)) | Err(_) if is_closing => self.end(slot, Ok(())),
                 Ok(Some(0)) => {
                     self.end(slot, Err(("truncated", io::ErrorKind::UnexpectedEof.into())));
                 }
-                Ok(Some(_)) if operation.is_closing => {
-                    match drained(&operation.socket, &mut buffer) {
-                        Ok(false) => {}
-                        Ok(true) | Err(_) => self.end(slot, Ok(())),
-                    }
-                }
                 Ok(Some(_)) => {
                     // What is left unread would make the close a reset.
-                    while matches!(operation.socket.read(&mut buffer), Ok(Some(1..))) {}
-                    self.report.first_byte.record_ns(now.saturating_sub(operation.due_ns));
-                    self.succeeded(slot, now);
+                    let has_ended = drain(&operation.socket, &mut buffer);
+                    if !is_closing {
+                        self.report.first_byte.record_ns(now.saturating_sub(operation.due_ns));
+                    }
+                    if has_ended {
+                        self.end(slot, Ok(()));
+                    } else if !is_closing {
+                        self.succeeded(slot, now);
+                    }
                 }
                 Err(error) => self.end(slot, Err((class_of(&error), error))),
             }
@@ -519,17 +520,11 @@ impl Client<'_> {
     }
 }
 
-/// Reads what there is; true: the server has closed.
-fn drained(socket: &Tcp, buffer: &mut [u8]) -> io::Result<bool> {
-    // A server that never ends its answer gets the event loop back.
-    for _ in 0..64 {
-        match socket.read(buffer)? {
-            None => return Ok(false),
-            Some(0) => return Ok(true),
-            Some(_) => {}
-        }
-    }
-    Ok(true)
+/// Reads what there is; true: the server has closed, or sends without end.
+fn drain(socket: &Tcp, buffer: &mut [u8]) -> bool {
+    const READS_MAX: usize = 64;
+    let mut reads = (0..READS_MAX).map(|_| socket.read(buffer));
+    !matches!(reads.find(|read| !matches!(read, Ok(Some(1..)))), Some(Ok(None)))
 }
 
 /// Adds a handshake that has just completed. A retransmitted SYN has no round trip of its own.

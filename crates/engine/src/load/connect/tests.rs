@@ -200,6 +200,22 @@ fn a_loop_that_waits_for_the_close_does_not_fill_the_queue_of_a_slow_server() {
 }
 
 #[test]
+fn a_server_that_speaks_and_closes_at_once_is_not_waited_for() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().take(5) {
+            stream.unwrap().write_all(b"bye").unwrap();
+        }
+    });
+    let limit_ns = 60_000_000_000;
+    let held = ConnectLoad { count: 5, concurrency: 1, until_closed_ns: limit_ns, ..load(at) };
+    let (report, _) = ran(&held, false);
+    assert_eq!((report.ok, report.first_byte.count()), (5, 5), "{report:?}");
+    assert!(report.elapsed_ns < limit_ns, "the close that came with the byte was seen: {report:?}");
+}
+
+#[test]
 fn a_server_that_never_closes_holds_a_connection_for_the_limit_alone() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let held = ConnectLoad {
