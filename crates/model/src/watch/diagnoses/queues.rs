@@ -53,12 +53,14 @@ pub(super) fn of_listener(
     worst: &ListenerState,
 ) -> BTreeMap<String, Value> {
     let full = group.iter().filter(|one| one.accept_queue_recent_peak > one.accept_queue_limit);
+    // As the overflows are: of all sockets. The queue is that of the worst.
+    let drops_per_s: Option<f64> = group.iter().map(|one| one.drops_per_s).sum();
     let mut all = evidence([
         ("accept_queue_len", Some(worst.accept_queue_len.into())),
         ("accept_queue_recent_peak", Some(worst.accept_queue_recent_peak.into())),
         ("accept_queue_limit", Some(worst.accept_queue_limit.into())),
         ("somaxconn", state.limits.somaxconn.map(Value::from)),
-        ("drops_per_s", worst.drops_per_s.map(rounded)),
+        ("drops_per_s", drops_per_s.map(rounded)),
         ("deferred_per_s", worst.deferred_per_s.filter(|per_s| *per_s > 0.0).map(rounded)),
         ("deferred_at_most", worst.deferred_at_most.then(|| true.into())),
         ("process", worst.process.as_ref().map(|process| echo(&process.name).into())),

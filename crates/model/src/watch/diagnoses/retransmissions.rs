@@ -28,8 +28,13 @@ pub(super) fn many(state: &State) -> Vec<Diagnosis> {
     if share < SHARE_MIN {
         return Vec::new();
     }
+    // A connection whose last ACK met a full queue is open for its client, which repeats its data.
+    let overflows_per_s =
+        state.rates.as_ref().map(|rates| rates.overflows_per_s).filter(|per_s| *per_s > 0.0);
+    let perhaps =
+        if overflows_per_s.is_some() { "; some may have met a full accept queue" } else { "" };
     let text = format!(
-        "{} of the segments retransmitted: {} of {} in {:.0} s",
+        "{} of the segments retransmitted: {} of {} in {:.0} s{perhaps}",
         human_share(share),
         human_count(seen.retransmitted),
         human_count(all),
@@ -42,6 +47,7 @@ pub(super) fn many(state: &State) -> Vec<Diagnosis> {
         ("over_s", Some(rounded(seen.over_s))),
         ("share", Some(rounded(share))),
         ("syns_retransmitted_per_s", syns),
+        ("accept_queue_overflows_per_s", overflows_per_s.map(rounded)),
     ]);
     vec![Diagnosis {
         id: ID.into(),
