@@ -164,15 +164,43 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-/// Each key, with what to write for it.
-const KEYS: &[(&str, &str)] = &[
-    ("rtt", "write a number with us, ms or s: --link rtt=37ms"),
-    ("jitter", "write a number with us, ms or s: --link rtt=37ms,jitter=2ms"),
-    ("rate", "write a number with kbit, mbit or gbit: --link rate=100mbit"),
-    ("loss", "write a percentage from 0% to 100%: --link loss=0.1%"),
-    ("queue", "write packets or bytes: --link rate=10mbit,queue=100p or queue=64K"),
-    ("order", "write flow or kept: --link rtt=37ms,jitter=2ms,order=kept"),
-    ("seed", "write a whole number: --link loss=1%,seed=42"),
+/// Each key of a link: what it is, and how it is written.
+pub const KEYS: &[(&str, &str, &str)] = &[
+    (
+        "rtt",
+        "round-trip time, half in each direction",
+        "write a number with us, ms or s: --link rtt=37ms",
+    ),
+    (
+        "jitter",
+        "how far the round trip varies, to each side",
+        "write a number with us, ms or s: --link rtt=37ms,jitter=2ms",
+    ),
+    (
+        "rate",
+        "Ethernet line rate of each direction",
+        "write a number with kbit, mbit or gbit: --link rate=100mbit",
+    ),
+    (
+        "loss",
+        "probability that a packet is lost, in each direction",
+        "write a percentage from 0% to 100%: --link loss=0.1%",
+    ),
+    (
+        "queue",
+        "what may wait for the line; the rest is dropped",
+        "write packets or bytes: --link rate=10mbit,queue=100p or queue=64K",
+    ),
+    (
+        "order",
+        "what jitter does not reorder: packets of one flow, or all",
+        "write flow or kept: --link rtt=37ms,jitter=2ms,order=kept",
+    ),
+    (
+        "seed",
+        "fixes which packets are lost, and how the delay varies",
+        "write a whole number: --link loss=1%,seed=42",
+    ),
 ];
 
 /// Why a link cannot be had as written. Displays as two lines: what is wrong, and what to write.
@@ -250,6 +278,14 @@ pub enum LinkError {
         /// The link as typed.
         link: String,
     },
+    /// An order of packets that no jitter disturbs.
+    #[error(
+        "--link {link}: without jitter all packets keep their order\n  add jitter: --link {link},jitter=2ms"
+    )]
+    OrderWithoutJitter {
+        /// The link as typed.
+        link: String,
+    },
     /// Keys beside `loopback`.
     #[error(
         "--link {link}: loopback takes no keys, because it has no emulated link\n  write --link loopback alone, or --link direct with keys"
@@ -261,7 +297,7 @@ pub enum LinkError {
 }
 
 fn remedy(key: &str) -> &'static str {
-    KEYS.iter().find(|(name, _)| *name == key).map_or("", |(_, remedy)| remedy)
+    KEYS.iter().find(|(name, ..)| *name == key).map_or("", |(.., remedy)| remedy)
 }
 
 fn did_you_mean(nearest: Option<&String>) -> String {
@@ -269,7 +305,7 @@ fn did_you_mean(nearest: Option<&String>) -> String {
 }
 
 fn key_names() -> String {
-    KEYS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    KEYS.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
 }
 
 fn profile_names() -> String {
@@ -306,6 +342,9 @@ impl LinkSpec {
         }
         if spec.queue.is_some() && spec.rate_bit_per_s.is_none() {
             return Err(LinkError::QueueWithoutRate { link });
+        }
+        if given.contains(&"order") && spec.jitter.is_zero() {
+            return Err(LinkError::OrderWithoutJitter { link });
         }
         Ok(spec)
     }
@@ -379,7 +418,7 @@ impl LinkSpec {
 
     /// Takes the keys of the profile called `name`, which must stand in the first place.
     fn start_from(&mut self, name: &str, place: usize, link: &str) -> Result<(), LinkError> {
-        if let Some(&(key, _)) = KEYS.iter().find(|(key, _)| *key == name) {
+        if let Some(&(key, ..)) = KEYS.iter().find(|(key, ..)| *key == name) {
             return Err(value_error(key, link, format!("{key} has no value")));
         }
         let Some(profile) = PROFILES.iter().find(|profile| profile.name == name) else {
@@ -452,7 +491,7 @@ fn value_error(key: &'static str, link: &str, problem: String) -> LinkError {
 }
 
 fn known_key(key: &str, link: &str) -> Result<&'static str, LinkError> {
-    let names = || KEYS.iter().map(|&(name, _)| name);
+    let names = || KEYS.iter().map(|&(name, ..)| name);
     names().find(|name| *name == key).ok_or_else(|| LinkError::UnknownKey {
         link: link.to_owned(),
         key: echo(key),

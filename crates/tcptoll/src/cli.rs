@@ -427,7 +427,8 @@ The exit status is that of the command, or 2 if the lab could not be set up.";
 #[derive(Clone, Debug, Args)]
 #[command(after_help = LAB_AFTER)]
 pub struct LabArgs {
-    /// Link between the two hosts: a name (see `tcptoll links`) or values like rtt=37ms,loss=0.1%
+    /// Link between the two hosts: a name or values (see `tcptoll links`), like
+    /// rtt=37ms,loss=0.1%
     #[arg(long, value_name = "LINK", default_value = "direct")]
     pub link: String,
     /// Command that starts a server on the server host, e.g. 'iperf3 -s -1'

@@ -18,7 +18,7 @@ pub const LINK: Opt = Opt::each(
     PLACE,
     "link",
     "LINK",
-    "Link between the lab's client and server: a name (see `tcptoll links`) or values like \
+    "Link between the lab's client and server: a name or values (see `tcptoll links`), like \
      rtt=37ms,jitter=1ms,rate=1gbit,loss=0.1%,queue=100p. Repeat the option, or list several \
      names, to compare links",
 )

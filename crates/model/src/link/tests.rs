@@ -112,6 +112,7 @@ fn links_that_make_no_sense_are_refused() {
         ("rtt=1ms,metro", "metro is a profile and must come first"),
         ("rtt=1ms,jitter=2ms", "jitter 2ms is more than rtt 1ms"),
         ("queue=100p", "add a rate: --link queue=100p,rate=100mbit"),
+        ("rtt=1ms,order=kept", "add jitter: --link rtt=1ms,order=kept,jitter=2ms"),
         ("loopback,rtt=1ms", "loopback takes no keys"),
     ];
     for (text, part) in cases {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tcptoll_model::link::PROFILES;
+use tcptoll_model::link::{KEYS, PROFILES};
 
 use crate::exit::Status;
 
@@ -16,7 +16,10 @@ pub(crate) fn run() -> anyhow::Result<Status> {
         }
         let _ = writeln!(text, "{:name$}  from: {}", "", profile.source);
     }
-    text += "\nA name may be followed by keys to change: --link metro,loss=1%\n";
+    text += "\nKeys, alone or after a name (--link metro,loss=1%):\n";
+    for (key, what, how) in KEYS {
+        let _ = writeln!(text, "{key:name$}  {what}\n{:name$}  {how}", "");
+    }
     crate::stdout::text(&text)?;
     Ok(Status::Met)
 }

@@ -267,6 +267,9 @@ fn every_named_link_is_listed_with_where_its_figures_are_from() {
     for profile in tcptoll_model::link::PROFILES {
         assert!(list.contains(profile.name) && list.contains(profile.source), "{}", profile.name);
     }
+    for (key, what, how) in tcptoll_model::link::KEYS {
+        assert!(list.contains(what) && list.contains(how), "{key}");
+    }
 }
 
 #[test]
