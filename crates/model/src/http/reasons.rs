@@ -1,7 +1,7 @@
 //! What to do about an error of the class that was most frequent, as far as its words tell.
 
 /// What the words of rustls and of the parser of responses mean, and what to write then.
-const REASONS: [(&str, &str, &str); 7] = [
+const REASONS: [(&str, &str, &str); 9] = [
     (
         "tls",
         "CaUsedAsEndEntity",
@@ -25,6 +25,17 @@ const REASONS: [(&str, &str, &str); 7] = [
     ),
     ("tls", "corrupt message", "the server does not speak TLS there: write http:// for https://"),
     ("malformed", "TLS", "the server speaks TLS there: write https:// for http://"),
+    (
+        "timeout",
+        "TLS handshake",
+        "if the server speaks plain HTTP there, write http:// for https://",
+    ),
+    // nginx and Apache answer so, each with other words in the body.
+    (
+        "status",
+        "status 400",
+        "plain HTTP to a TLS port is answered so: if it is one, write https://",
+    ),
 ];
 
 /// ` (the first: invalid peer certificate: UnknownIssuer); the certificate is not trusted: write …`
@@ -34,10 +45,10 @@ const REASONS: [(&str, &str, &str); 7] = [
 pub fn reason(class: &str, words: Option<&str>) -> String {
     let Some(words) = words else { return String::new() };
     let known = REASONS.iter().find(|(of, part, _)| *of == class && words.contains(part));
-    let advice = known.map_or_else(String::new, |(_, _, advice)| format!("; {advice}"));
-    match class {
-        "tls" | "malformed" => format!(" (the first: {words}){advice}"),
-        _ => String::new(),
+    match known {
+        Some((_, _, advice)) => format!(" (the first: {words}); {advice}"),
+        None if matches!(class, "tls" | "malformed") => format!(" (the first: {words})"),
+        None => String::new(),
     }
 }
 
@@ -59,6 +70,10 @@ mod tests {
         assert!(tls(name).contains("another name"));
         let plain = reason("malformed", Some("a TLS record came instead of a status line"));
         assert!(plain.contains("https://"), "{plain}");
+        let silent = reason("timeout", Some("no answer to the TLS handshake in time"));
+        assert!(silent.ends_with("plain HTTP there, write http:// for https://"), "{silent}");
+        assert!(reason("status", Some("status 400")).ends_with("write https://"));
+        assert_eq!(reason("status", Some("status 503")), "");
         assert_eq!(reason("timeout", Some("no answer in time")), "");
         assert_eq!(reason("tls", None), "");
     }

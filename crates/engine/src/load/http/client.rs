@@ -294,9 +294,11 @@ impl<D: Driver> Client<'_, D> {
                 self.responses.missed(now.saturating_sub(it.sent_ns));
                 self.fail(slot, "timeout", "no answer in time", true);
             } else if self.load.rate_per_s.is_none() {
-                let connecting = it.state == State::Connecting;
-                let class = if connecting { "connect-timeout" } else { "timeout" };
-                self.fail(slot, class, "no answer in time", true);
+                let (class, words) = match it.state {
+                    State::Connecting => ("connect-timeout", "no handshake in time"),
+                    _ => ("timeout", "no answer to the TLS handshake in time"),
+                };
+                self.fail(slot, class, words, true);
             } else if now >= called_ns + SYN_NS.min(self.load.timeout_ns) {
                 // The connection goes on: it may serve another.
                 self.uncounted(slot, "connect-timeout", "no handshake in time");
