@@ -185,6 +185,12 @@ warnings! {
         why: String,
     } => format!("tcptoll set {name} to {value} on the lab's host: {why}");
 
+    /// tcptoll's own server answered, as the one that is the default is missing.
+    OwnServer "own-server" {
+        /// What is missing, and its package.
+        why: String,
+    } => format!("{why}; until then tcptoll's own server answers, with fixed files and without TLS");
+
     /// The client was the bottleneck.
     ClientBottleneck "client-bottleneck" {
         /// Share of one CPU that the client's thread used, 0 to 1.
@@ -355,8 +361,20 @@ warnings! {
         /// Length of the window, s.
         window_s: f64,
     } => format!(
-        "{starved} of {connections} connections got no response in the measured {window_s:.2} s, and {} served. A request that was under way during all of that time is in the percentiles, as at least its age (≥)",
+        "{starved} of {connections} connections got no response in the measured {window_s:.2} s, and {} served. A request that was under way during all of that time is in the percentiles, as at least its age (≥). The server needs more workers, or must close idle connections sooner",
         plural_were(connections - starved)
+    );
+
+    /// The server did not close connections that the client had closed.
+    KeptOpen "kept-open" {
+        /// Connections.
+        unclosed: u64,
+        /// Of how many.
+        of: u64,
+    } => format!(
+        "the server kept {} of {} connections open after the client's close, and each was waited for, so connections per second show that wait. With --rate nothing is waited for",
+        human_count(*unclosed),
+        human_count(*of)
     );
 
     /// A server answered nobody for a time.
@@ -592,7 +610,7 @@ warnings! {
         /// The most frequent class.
         class: String,
     } => format!(
-        "{failed} of {of} warm-up requests failed, most of them with {class}. They are in no figure, but the measured requests may have met a cold server"
+        "{failed} of {of} warm-up requests failed, most of them with {class}. They are in no figure, and may have warmed nothing up"
     );
 
     /// The kernel made socket buffers smaller or larger than asked for.

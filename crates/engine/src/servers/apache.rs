@@ -126,6 +126,10 @@ impl Mpm {
     }
 }
 
+pub(super) fn find() -> Result<PathBuf, String> {
+    program::find(&["apache2", "httpd"], "apache2-bin")
+}
+
 pub(super) fn prepare(
     mpm: Mpm,
     spec: &ServerSpec,
@@ -134,7 +138,7 @@ pub(super) fn prepare(
     site: Option<&Laid>,
 ) -> Result<Prepared, String> {
     refuse_work("apache2", spec)?;
-    let program = program::find(&["apache2", "httpd"], "apache2-bin")?;
+    let program = find()?;
     let modules = MODULES
         .iter()
         .map(PathBuf::from)

@@ -127,8 +127,9 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
         );
     }
     let in_worker = in_worker.map(|limits| limits.worker_bytes);
-    let mut laid =
-        spec.site.as_ref().map(|site| site::lay(site, spec.tls, in_worker, &folder)).transpose()?;
+    // Our own server has a site in memory, and waits by itself where PHP would.
+    let to_lay = spec.site.as_ref().filter(|_| spec.kind != ServerKind::Null);
+    let mut laid = to_lay.map(|site| site::lay(site, spec.tls, in_worker, &folder)).transpose()?;
     let prepared = match spec.kind {
         ServerKind::Nginx => nginx::prepare(spec, &folder, tls, laid.as_ref()),
         ServerKind::ApacheEvent => {
@@ -141,7 +142,7 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
             apache::prepare(apache::Mpm::Prefork, spec, &folder, tls, laid.as_ref())
         }
         ServerKind::Puma => puma::prepare(spec, &folder, tls),
-        ServerKind::Null => null::prepare(spec),
+        ServerKind::Null => null::prepare(spec, &folder),
     }?;
     let name = prepared.name;
     let status = spec.limits.as_ref().map(|_| status_of(spec, &folder)).transpose()?;
@@ -160,7 +161,7 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
         running.children.push(child);
     }
     drop(inside);
-    let asked = if laid.is_some() { site::READY_PATH } else { "/" };
+    let asked = if spec.site.is_some() { site::READY_PATH } else { "/" };
     let children = &mut running.children[helpers..];
     program::wait_until_it_answers(name, (spec.at, asked), tls, &log, children)?;
     let serving = Serving {
@@ -171,6 +172,20 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
         configuration: cut(prepared.configuration),
     };
     Ok((running, serving))
+}
+
+/// Whether a server's program is on this machine.
+///
+/// Errors: a sentence that names its Debian package.
+pub(crate) fn installed(kind: ServerKind) -> Result<(), String> {
+    match kind {
+        ServerKind::Nginx => nginx::find().map(drop),
+        ServerKind::ApacheEvent | ServerKind::ApacheWorker | ServerKind::ApachePrefork => {
+            apache::find().map(drop)
+        }
+        ServerKind::Puma => puma::find().map(drop),
+        ServerKind::Null => Ok(()),
+    }
 }
 
 /// Where the status of a web server is read.
@@ -222,8 +237,20 @@ fn refuse_site(kind: ServerKind, site: &Site) -> Result<(), String> {
         | ServerKind::ApacheEvent
         | ServerKind::ApacheWorker
         | ServerKind::ApachePrefork => return Ok(()),
+        ServerKind::Null if site.folder.is_some() || site.compress => {
+            return Err(
+                "null neither serves a folder nor compresses: use nginx or apache".to_owned()
+            );
+        }
+        ServerKind::Null => {
+            let bytes: u64 = site.files.iter().map(|file| file.content.bytes()).sum();
+            return if bytes > null::SITE_MAX {
+                Err("null holds a site of at most 32 MiB: use nginx or apache".to_owned())
+            } else {
+                site.check()
+            };
+        }
         ServerKind::Puma => "puma",
-        ServerKind::Null => "null",
     };
     Err(format!("{name} cannot serve a site of several files: use nginx or apache"))
 }

@@ -1,4 +1,5 @@
-//! The server of our own: a fixed answer and nothing else, to calibrate a load generator against.
+//! The server of our own: a fixed answer, to calibrate a load generator against, or the files of a site,
+//! where no other server is installed.
 //!
 //! It understands just enough of HTTP/1 to know where a request ends (`Content-Length`) and whether
 //! the connection may be used again. No pipelining, no chunked content, no TLS. Each worker is a
@@ -6,7 +7,7 @@
 //! that its CPU time and memory are seen like those of any other server.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::process::Command;
 use std::time::Duration;
 
@@ -16,9 +17,10 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::socket::Tcp;
 use tcptoll_kernel::{cpu, process};
 
-use super::{Prepared, files_each, workers};
+use super::{Prepared, files_each, site, workers};
 use crate::clock::monotonic_ns;
 use crate::messages::ServerSpec;
+use crate::run_folder::RunFolder;
 
 /// The hidden sub-command that makes one worker of the re-executed binary.
 pub const RESPOND_COMMAND: &str = "__respond";
@@ -31,6 +33,9 @@ const BACKLOG: u64 = 4_096;
 
 /// A request with its content may be this long.
 const REQUEST_MAX: usize = 1 << 20;
+
+/// Content of all files of a site together, bytes: each process has it thrice, with each head that there is.
+pub(super) const SITE_MAX: u64 = 32 << 20;
 
 /// Number of the listener among the descriptors waited on.
 const LISTENER: u64 = u64::MAX;
@@ -46,7 +51,7 @@ struct Orders {
     shared: bool,
 }
 
-pub(super) fn prepare(spec: &ServerSpec) -> Result<Prepared, String> {
+pub(super) fn prepare(spec: &ServerSpec, folder: &RunFolder) -> Result<Prepared, String> {
     if spec.tls {
         return Err("null does not support TLS: use nginx, apache or puma".to_owned());
     }
@@ -54,10 +59,12 @@ pub(super) fn prepare(spec: &ServerSpec) -> Result<Prepared, String> {
     files_each("null", spec, count)?;
     let orders = Orders { spec: spec.clone(), shared: count > 1 };
     let configuration = serde_json::to_string(&orders).map_err(|error| error.to_string())?;
+    // A site is too long for an argument.
+    let file = folder.write("null.json", configuration.as_bytes())?;
     let commands = (0..count)
         .map(|_| {
             let mut command = Command::new("/proc/self/exe");
-            command.arg(RESPOND_COMMAND).arg(&configuration);
+            command.arg(RESPOND_COMMAND).arg(&file);
             command
         })
         .collect();
@@ -70,13 +77,14 @@ pub(super) fn prepare(spec: &ServerSpec) -> Result<Prepared, String> {
     })
 }
 
-/// Becomes one worker; returns only if it cannot go on, with its exit status.
-pub fn run(orders: &str) -> i32 {
+/// Becomes one worker, with orders of this file; returns only if it cannot go on, with its exit status.
+pub fn run(file: &str) -> i32 {
     process::set_name("tcptoll-respond");
     let _ = cpu::exact_timers();
     let _ = cpu::file_limit();
-    let served = serde_json::from_str(orders)
-        .map_err(|error| error.to_string())
+    let served = std::fs::read(file)
+        .map_err(|error| format!("{file}: {error}"))
+        .and_then(|orders| serde_json::from_slice(&orders).map_err(|error| error.to_string()))
         .and_then(|orders| Worker::new(orders).and_then(Worker::serve).map_err(|e| e.to_string()));
     if let Err(error) = served {
         super::say(&error);
@@ -95,9 +103,82 @@ enum Answer {
     Close,
 }
 
+/// What is answered to a path.
+struct Route {
+    /// Answers with content, and how long each is without.
+    answers: [(Vec<u8>, usize); 3],
+    /// Time that it takes, ns.
+    work_ns: u64,
+}
+
+impl Route {
+    fn new(status: &str, content_type: &str, content: &[u8], work_ns: u64) -> Self {
+        let answer = |version: &str, connection: &str| {
+            let mut bytes = format!(
+                "{version} {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{connection}\r\n",
+                content.len()
+            )
+            .into_bytes();
+            let head = bytes.len();
+            bytes.extend(content);
+            (bytes, head)
+        };
+        let answers = [
+            answer("HTTP/1.1", ""),
+            answer("HTTP/1.0", "Connection: keep-alive\r\n"),
+            answer("HTTP/1.1", "Connection: close\r\n"),
+        ];
+        Self { answers, work_ns }
+    }
+}
+
+/// All answers there are.
+struct Routes {
+    /// The first is that to every path without a name.
+    all: Vec<Route>,
+    named: HashMap<String, usize>,
+}
+
+impl Routes {
+    fn new(spec: &ServerSpec) -> Self {
+        let text = |content: &[u8], work_ns| Route::new("200 OK", "text/plain", content, work_ns);
+        let Some(site) = &spec.site else {
+            let content = super::content(spec);
+            let mut routes = Self { all: vec![text(&content, 0)], named: HashMap::new() };
+            if spec.work_ns > 0 {
+                routes.add(WORK_PATH, text(&content, spec.work_ns));
+            }
+            return routes;
+        };
+        let none = Route::new("404 Not Found", "text/plain", b"", 0);
+        let mut routes = Self { all: vec![none], named: HashMap::new() };
+        routes.add(site::READY_PATH, text(b"ready\n", 0));
+        for file in &site.files {
+            let content = file.content.made();
+            routes.add(
+                &file.path,
+                Route::new("200 OK", &file.content_type, &content, file.server_time_ns),
+            );
+        }
+        if let Some(&document) = routes.named.get("/index.html") {
+            routes.named.insert("/".to_owned(), document);
+        }
+        routes
+    }
+
+    fn add(&mut self, path: &str, route: Route) {
+        self.named.insert(path.to_owned(), self.all.len());
+        self.all.push(route);
+    }
+
+    fn of(&self, target: &str) -> usize {
+        if self.named.is_empty() { 0 } else { self.named.get(target).copied().unwrap_or(0) }
+    }
+}
+
 /// A request that has arrived as a whole.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
+struct Request<'a> {
     /// Bytes of head and content.
     length: usize,
     /// Whether the client allows the connection to be used again.
@@ -106,12 +187,12 @@ struct Request {
     old: bool,
     /// `HEAD`: the answer has no content.
     head_only: bool,
-    /// It asked for [`WORK_PATH`].
-    work: bool,
+    /// What it asked for.
+    target: &'a str,
 }
 
 /// What the beginning of `bytes` is: a request, not yet one (`Ok(None)`), or none (`Err`).
-fn parse(bytes: &[u8]) -> Result<Option<Request>, ()> {
+fn parse(bytes: &[u8]) -> Result<Option<Request<'_>>, ()> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
         return if bytes.len() > REQUEST_MAX { Err(()) } else { Ok(None) };
     };
@@ -140,8 +221,8 @@ fn parse(bytes: &[u8]) -> Result<Option<Request>, ()> {
         }
     }
     let length = (end + 4).checked_add(content).filter(|&all| all <= REQUEST_MAX).ok_or(())?;
-    let (head_only, work) = (method == "HEAD", target == WORK_PATH);
-    Ok((bytes.len() >= length).then_some(Request { length, reusable, old, head_only, work }))
+    let head_only = method == "HEAD";
+    Ok((bytes.len() >= length).then_some(Request { length, reusable, old, head_only, target }))
 }
 
 /// One connection; between requests it holds no memory beside this.
@@ -151,8 +232,8 @@ struct Connection {
     id: u64,
     /// The beginning of a request.
     partial: Vec<u8>,
-    /// The answer that is being worked on or sent.
-    answer: Option<(Answer, usize)>,
+    /// The answer that is being worked on or sent: to which route, which of its answers, how long.
+    answer: Option<(usize, Answer, usize)>,
     /// Bytes of it that are sent.
     sent: usize,
     /// The work for it is not done yet.
@@ -185,8 +266,7 @@ struct Worker {
     accepted: u64,
     timers: BinaryHeap<Timer>,
     buffer: Vec<u8>,
-    /// Answers with content, and how long each is without.
-    answers: [(Vec<u8>, usize); 3],
+    routes: Routes,
 }
 
 impl Worker {
@@ -200,22 +280,8 @@ impl Worker {
         }?;
         let poller = Poller::new(EVENTS)?;
         poller.add(&listener, LISTENER, Interest::READ)?;
-        let answer = |version: &str, connection: &str| {
-            let mut bytes = format!(
-                "{version} 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n{connection}\r\n",
-                spec.body_bytes
-            )
-            .into_bytes();
-            let head = bytes.len();
-            bytes.extend(super::content(&spec));
-            (bytes, head)
-        };
         Ok(Self {
-            answers: [
-                answer("HTTP/1.1", ""),
-                answer("HTTP/1.0", "Connection: keep-alive\r\n"),
-                answer("HTTP/1.1", "Connection: close\r\n"),
-            ],
+            routes: Routes::new(&spec),
             listener,
             poller,
             connections: Vec::new(),
@@ -307,8 +373,8 @@ impl Worker {
             if connection.working {
                 return Some(true);
             }
-            if let Some((answer, length)) = connection.answer {
-                let bytes = &self.answers[answer as usize].0[..length];
+            if let Some((route, answer, length)) = connection.answer {
+                let bytes = &self.routes.all[route].answers[answer as usize].0[..length];
                 while connection.sent < bytes.len() {
                     match connection.tcp.write(&bytes[connection.sent..]).ok()? {
                         Some(written) => connection.sent += written,
@@ -330,19 +396,18 @@ impl Worker {
                 return Some(false);
             }
             let read = &self.buffer[..length];
-            let parsed = if connection.partial.is_empty() {
-                parse(read)
+            let whole = if connection.partial.is_empty() {
+                read
             } else {
                 connection.partial.extend_from_slice(read);
-                parse(&connection.partial)
+                &connection.partial
             };
-            let Some(request) = parsed.ok()? else {
+            let Some(request) = parse(whole).ok()? else {
                 if connection.partial.is_empty() {
                     connection.partial.extend_from_slice(read);
                 }
                 continue;
             };
-            connection.partial = Vec::new();
             connection.requests += 1;
             let used_up = matches!(self.spec.keepalive_requests,
                 Some(limit) if limit > 0 && connection.requests >= limit);
@@ -352,11 +417,15 @@ impl Worker {
                 Request { old: true, .. } => Answer::KeepOld,
                 Request { .. } => Answer::Keep,
             };
-            let (bytes, head) = &self.answers[answer as usize];
-            connection.answer = Some((answer, if request.head_only { *head } else { bytes.len() }));
-            if request.work && self.spec.work_ns > 0 {
+            let number = self.routes.of(request.target);
+            let route = &self.routes.all[number];
+            let (bytes, head) = &route.answers[answer as usize];
+            let length = if request.head_only { *head } else { bytes.len() };
+            connection.answer = Some((number, answer, length));
+            connection.partial = Vec::new();
+            if route.work_ns > 0 {
                 connection.working = true;
-                let due = monotonic_ns() + self.spec.work_ns;
+                let due = monotonic_ns() + route.work_ns;
                 self.timers.push(Reverse((due, Purpose::Work, place, connection.id)));
             }
         }
@@ -397,9 +466,12 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::spec;
     use super::*;
+    use crate::messages::ServerKind;
+    use tcptoll_model::page::site::{Content, File, Site};
 
-    fn request(text: &str) -> Request {
+    fn request(text: &str) -> Request<'_> {
         parse(text.as_bytes()).unwrap().unwrap()
     }
 
@@ -420,7 +492,7 @@ mod tests {
     fn a_request_ends_where_its_content_does() {
         let text = "POST /work HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc";
         let whole = request(text);
-        assert_eq!((whole.length, whole.work), (text.len(), true));
+        assert_eq!((whole.length, whole.target), (text.len(), "/work"));
         for cut in 0..text.len() {
             assert_eq!(parse(&text.as_bytes()[..cut]), Ok(None), "{cut}");
         }
@@ -436,5 +508,31 @@ mod tests {
         ] {
             assert_eq!(parse(text.as_bytes()), Err(()), "{text:?}");
         }
+    }
+
+    #[test]
+    fn each_file_of_a_site_has_its_answer_and_its_time_and_another_path_has_none() {
+        let file = |path: &str, text: &str, server_time_ns| File {
+            path: path.to_owned(),
+            content: Content::Text(text.to_owned()),
+            content_type: "text/css".to_owned(),
+            server_time_ns,
+        };
+        let files = vec![file("/index.html", "page", 0), file("/r/1.css", "a{}", 7)];
+        let site = Some(Site { files, ..Site::default() });
+        let routes = Routes::new(&ServerSpec { site, ..spec(ServerKind::Null) });
+        let to = |path: &str| &routes.all[routes.of(path)];
+        let text = |path: &str| String::from_utf8(to(path).answers[0].0.clone()).unwrap();
+        assert!(text("/").ends_with("\r\n\r\npage") && text("/") == text("/index.html"));
+        assert!(text("/r/1.css").contains("text/css") && to("/r/1.css").work_ns == 7);
+        assert!(text(site::READY_PATH).starts_with("HTTP/1.1 200 "));
+        assert!(text("/other").starts_with("HTTP/1.1 404 "), "{}", text("/other"));
+    }
+
+    #[test]
+    fn without_a_site_every_path_has_the_same_answer_and_one_of_them_works() {
+        let routes = Routes::new(&ServerSpec { work_ns: 9, ..spec(ServerKind::Null) });
+        let works = ["/", "/a", "/work"].map(|path| routes.all[routes.of(path)].work_ns);
+        assert_eq!(works, [0, 0, 9]);
     }
 }

@@ -4,6 +4,7 @@
 //! connection. After `max_fast_inline` of them a response says `Connection: close`, but only if all
 //! threads are busy and another connection waits to be accepted.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::certificate::Certificate;
@@ -17,12 +18,16 @@ const THREADS_MIN: u64 = 5;
 /// And at most: they share one interpreter lock.
 const THREADS_MAX: u64 = 64;
 
+pub(super) fn find() -> Result<PathBuf, String> {
+    program::find(&["puma"], "puma ruby-rack")
+}
+
 pub(super) fn prepare(
     spec: &ServerSpec,
     folder: &RunFolder,
     tls: Option<&Certificate>,
 ) -> Result<Prepared, String> {
-    let program = program::find(&["puma"], "puma ruby-rack")?;
+    let program = find()?;
     let version = program::version(&program, "--version")?.replace(" version ", "/");
     files_each("puma", spec, workers(spec))?;
     let application = application(spec);

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use tcptoll_engine::lab::Interrupt;
-use tcptoll_engine::runner::{Run, Schedule};
+use tcptoll_engine::runner::Run;
 use tcptoll_model::record::Summary;
-use tcptoll_model::study::Study;
 use tcptoll_report::{TextStyle, printable};
 
 use super::report;
@@ -94,21 +93,8 @@ fn page(args: &TourArgs) -> anyhow::Result<PathBuf> {
 
 /// Measures one part.
 fn part(name: &str, args: &TourArgs, interrupt: &Interrupt) -> anyhow::Result<Run> {
-    let study = here(studies::load(name)?);
+    let study = studies::load(name)?;
     output::measure(&study, args.link_tolerance.as_deref(), args.quiet, args.seed, interrupt)
-}
-
-/// The study on this machine: tcptoll's own server where the one that it names is not installed.
-fn here(study: Study) -> Study {
-    const SERVER: &str = "server";
-    let can =
-        |study: &Study| Schedule::of(study).is_ok_and(|mut schedule| schedule.prepare().is_ok());
-    if study.settings.get(SERVER).is_none_or(|_| can(&study)) {
-        return study;
-    }
-    let mut own = study.clone();
-    own.settings.insert(SERVER.to_owned(), "null".into());
-    if can(&own) { own } else { study }
 }
 
 /// The question, its answer, and where to go on.
@@ -116,13 +102,12 @@ fn answer(number: usize, summary: &Summary, more: &str, style: TextStyle) -> Str
     let head = format!("{number}/{}  {}", TOUR.len(), printable(&summary.question));
     let head = if style.colour { format!("\u{1b}[1m{head}\u{1b}[0m") } else { head };
     let mut text = format!("\n{head}\n");
-    for line in wrap::narrowed(&printable(&summary.answer), style.width.saturating_sub(5)).lines() {
-        let _ = writeln!(text, "     {line}");
-    }
-    for why in tcptoll_report::invalid(summary) {
-        for line in
-            wrap::narrowed(&format!("invalid: {why}"), style.width.saturating_sub(5)).lines()
-        {
+    let own = summary.warnings.iter().find(|warning| warning.id == "own-server");
+    let mut said = vec![printable(&summary.answer)];
+    said.extend(own.map(|warning| printable(&warning.text)));
+    said.extend(tcptoll_report::invalid(summary).iter().map(|why| format!("invalid: {why}")));
+    for said in said {
+        for line in wrap::narrowed(&said, style.width.saturating_sub(5)).lines() {
             let _ = writeln!(text, "     {line}");
         }
     }
@@ -140,13 +125,5 @@ mod tests {
             studies::load(name).unwrap();
             assert!(more.starts_with("tcptoll "), "{more}");
         }
-    }
-
-    #[test]
-    fn a_server_that_is_not_there_is_replaced_by_our_own() {
-        let text = "question = 'what?'\nexperiment = 'http'\n[settings]\nserver = 'nginx'\n";
-        let study = here(Study::from_toml(text).unwrap());
-        let server = study.settings["server"].as_str().unwrap().to_owned();
-        assert!(server == "nginx" || server == "null", "{server}");
     }
 }

@@ -1,11 +1,13 @@
 //! Real servers and real clients in the lab, and servers that misbehave.
 
 use std::fs;
+use std::process::Command;
 
 use tcptoll_model::record::Summary;
 
 use crate::support::{
-    Folder, Ran, TOLERANCE, connect, lacks, measured, no_lab, only, run, tcptoll,
+    Folder, Ran, TOLERANCE, checked_summary, connect, lacks, measured, no_lab, not_root, only, run,
+    tcptoll,
 };
 
 /// Runs a shell line on the client host.
@@ -208,4 +210,54 @@ fn load_on_a_public_address_is_announced_before_it_begins() {
     let (notice, error) = ran.stderr.split_once('\n').unwrap();
     assert!(notice.starts_with("notice: 192.0.2.1:80 is a public address: 2 connections at 20 "));
     assert!(error.starts_with("error: --to 192.0.2.1:80: none of 2 connections"), "{error}");
+}
+
+/// A command where no server is installed: nothing in the folders of servers, and nothing in `PATH`.
+fn on_a_bare_machine(args: &[&str]) -> Ran {
+    let folder = Folder::new();
+    let script = "mount --bind \"$0\" /usr/sbin && mount --bind \"$0\" /usr/local/sbin && \
+         PATH=/nowhere exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).arg(folder.0.path());
+    command.arg(env!("CARGO_BIN_EXE_tcptoll")).args(args);
+    run(&mut command)
+}
+
+#[test]
+fn where_no_server_is_installed_ours_answers_and_says_so() {
+    if not_root() || lacks(&["unshare", "mount"]) {
+        return;
+    }
+    let tail = ["--quiet", "--format", "json", "--out", "/dev/null", "--link-tolerance", TOLERANCE];
+    let http = ["http", "--duration", "200ms", "--reuse", "server-close"];
+    let page = ["page", "--keepalive", "off", "--loads", "1", "--resources", "5", "--work", "20ms"];
+    for args in [&http[..], &page[..]] {
+        let ran = on_a_bare_machine(&[args, &tail].concat());
+        assert!(measured(&ran), "{args:?}: {:?}: {}", ran.status, ran.stderr);
+        let summary = checked_summary(&ran.stdout);
+        let arm = only(&summary);
+        assert!(arm.ok >= 1 && arm.errors.is_empty(), "{args:?}: {:?}", arm.errors);
+        let version = arm.server.as_ref().and_then(|server| server.version.as_deref());
+        assert!(version.is_some_and(|version| version.starts_with("tcptoll/")), "{version:?}");
+        let own = summary.warnings.iter().find(|warning| warning.id == "own-server").unwrap();
+        assert!(own.text.contains(" is not installed: apt-get install "), "{}", own.text);
+    }
+}
+
+#[test]
+fn a_server_that_was_asked_for_and_is_not_installed_is_refused_with_its_package() {
+    if not_root() || lacks(&["unshare", "mount"]) {
+        return;
+    }
+    let out = ["--out", "/dev/null"];
+    for (args, package) in [
+        (&["http", "--server", "apache"][..], "apache2-bin"),
+        (&["http", "--tls", "full"], "nginx-light"),
+        (&["page", "--server", "nginx"], "nginx-light"),
+        (&["page", "--compress", "on"], "apache2-bin"),
+    ] {
+        let ran = on_a_bare_machine(&[args, &out].concat());
+        let advice = format!("is not installed: apt-get install {package}");
+        assert!(ran.status == Some(2) && ran.stderr.contains(&advice), "{args:?}: {}", ran.stderr);
+    }
 }

@@ -65,6 +65,11 @@ pub(in crate::experiments) struct Served {
 }
 
 impl Content {
+    /// Whether it is a folder of the user's.
+    pub(in crate::experiments) fn is_folder(&self) -> bool {
+        matches!(self, Self::Folder(..))
+    }
+
     /// Checks the settings of a page, without looking at files.
     pub(in crate::experiments) fn from(reader: &Reader<'_>) -> Result<Self, TrialError> {
         let (site, har) = (reader.typed("site"), reader.typed("har"));

@@ -12,10 +12,13 @@ use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::{PlannedArm, Settings, did_you_mean};
 use tcptoll_model::units::{parse_count, parse_time};
+use tcptoll_model::warning::Warning;
 
 use crate::experiments::TrialError;
 use crate::lab::remote::{Reach, RemoteSpec, SshAddress};
+use crate::messages::ServerKind;
 use crate::observe::{parse_sysctl, read_sysctl};
+use crate::servers;
 
 /// Silence after which a host is lost: longer than a lost packet takes, and no longer than somebody waits.
 const DEAD_AFTER_MIN: Duration = Duration::from_secs(1);
@@ -57,6 +60,28 @@ pub struct LabSpec {
 }
 
 impl LabSpec {
+    /// Sees to it that a server's program is on the lab's machine; gives the doubt where tcptoll's own answers instead.
+    ///
+    /// `may_be_ours`: nobody chose the server, and ours can do what is asked.
+    /// Errors: it is missing; a sentence with its package.
+    pub(in crate::experiments) fn installed(
+        &self,
+        kind: &mut ServerKind,
+        may_be_ours: bool,
+    ) -> Result<Option<Warning>, TrialError> {
+        if self.remote.is_some() {
+            return Ok(None);
+        }
+        match servers::installed(*kind) {
+            Ok(()) => Ok(None),
+            Err(why) if may_be_ours => {
+                *kind = ServerKind::Null;
+                Ok(Some(Warning::OwnServer { why }))
+            }
+            Err(why) => Err(TrialError::Setting(why)),
+        }
+    }
+
     pub(in crate::experiments) fn from(reader: &Reader<'_>) -> Result<Self, TrialError> {
         let remote = reader.remote()?;
         // The path of the user's is what it is.

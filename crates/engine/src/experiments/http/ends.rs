@@ -5,6 +5,7 @@ use std::time::Duration;
 use tcptoll_model::experiments::http::SPEC;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::units::parse_size;
+use tcptoll_model::warning::Warning;
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::kept::Kept;
@@ -46,6 +47,10 @@ pub enum LabServer {
 pub struct KnownServer {
     /// Which.
     pub kind: ServerKind,
+    /// Whether it is the default, which nobody chose.
+    is_default: bool,
+    /// Why it is not the one that is the default.
+    pub(in crate::experiments) instead: Option<Warning>,
     /// Processes, or threads. None: as many as the connections need.
     pub workers: Option<u64>,
     /// What becomes of idle connections.
@@ -56,6 +61,16 @@ pub struct KnownServer {
     pub work: Duration,
     /// Of `listen(2)`.
     pub backlog: Option<u64>,
+}
+
+impl LabSettings {
+    /// Looks for the server's program on this machine.
+    pub(super) fn find_server(&mut self, tls: bool) -> Result<(), TrialError> {
+        let LabServer::Known(server) = &mut self.server else { return Ok(()) };
+        let may_be_ours = server.is_default && !tls;
+        server.instead = self.spec.installed(&mut server.kind, may_be_ours)?;
+        Ok(())
+    }
 }
 
 /// How a study measures several servers.
@@ -134,6 +149,8 @@ fn server(reader: &Reader<'_>) -> Result<LabServer, TrialError> {
     }
     Ok(LabServer::Known(KnownServer {
         kind,
+        is_default: reader.typed("server").is_none(),
+        instead: None,
         workers: match reader.typed_count("workers", 1, 1024)? {
             // A process of prefork serves one connection.
             None if kind == ServerKind::ApachePrefork => None,

@@ -236,6 +236,9 @@ impl HttpTrial<'_> {
             }
             LabServer::Known(known) => known,
         };
+        if let Some(warning) = &known.instead {
+            self.notes.warn(warning);
+        }
         let tls = self.settings.tls != Tls::Off;
         let at = SocketAddr::new(hosts.addresses.server, if tls { TLS_PORT } else { PORT });
         let ns = |time: Duration| time.as_nanos() as u64;

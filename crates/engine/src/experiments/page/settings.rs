@@ -6,6 +6,7 @@ use tcptoll_model::experiments::page::SPEC;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::page::resource::Protocol;
 use tcptoll_model::study::Settings;
+use tcptoll_model::warning::Warning;
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::content::{Content, Manner};
@@ -56,6 +57,10 @@ pub(super) enum Ends {
 pub(super) struct Lab {
     pub(super) spec: LabSpec,
     pub(super) kind: ServerKind,
+    /// Whether it is the default, which nobody chose.
+    is_default: bool,
+    /// Why it is not the one that is the default.
+    pub(super) instead: Option<Warning>,
     /// None: as many as the connections need.
     pub(super) workers: Option<u64>,
     pub(super) kept: Kept,
@@ -106,10 +111,13 @@ impl PageSettings {
         })
     }
 
-    /// Reads the HAR file, and checks the folder.
+    /// Reads the HAR file, checks the folder, and looks for the server's program.
     pub(super) fn read_files(&mut self, files: &mut Shared) -> Result<(), TrialError> {
         let Ends::Lab(lab) = &mut self.ends else { return Ok(()) };
-        lab.content.read_files(files)
+        lab.content.read_files(files)?;
+        let may_be_ours = lab.is_default && !self.tls && !self.compress && !lab.content.is_folder();
+        lab.instead = lab.spec.installed(&mut lab.kind, may_be_ours)?;
+        Ok(())
     }
 
     /// Expected time of a trial, s.
@@ -143,14 +151,15 @@ fn ends(reader: &Reader<'_>, protocol: Protocol) -> Result<(Ends, bool), TrialEr
         None => protocol == Protocol::Http2,
     };
     let server = reader.value("server")?;
-    let kind = ServerKind::named(&server)
-        .filter(|kind| !matches!(kind, ServerKind::Puma | ServerKind::Null))
-        .ok_or_else(|| {
-            wrong("server", &server, "write apache, apache-worker, apache-prefork or nginx")
+    let kind =
+        ServerKind::named(&server).filter(|kind| *kind != ServerKind::Puma).ok_or_else(|| {
+            wrong("server", &server, "write apache, apache-worker, apache-prefork, nginx or null")
         })?;
     let lab = Lab {
         spec: LabSpec::from(reader)?,
         kind,
+        is_default: reader.typed("server").is_none(),
+        instead: None,
         workers: match reader.typed_count("workers", 1, 64)? {
             // A process of prefork serves one connection.
             None if kind == ServerKind::ApachePrefork => None,

@@ -81,6 +81,9 @@ impl<'a> PageTrial<'a> {
         lab: &Lab,
         context: &Context<'_>,
     ) -> Result<Served, TrialError> {
+        if let Some(warning) = &lab.instead {
+            self.notes.warn(warning);
+        }
         let port = if self.settings.tls { TLS_PORT } else { PORT };
         let at = SocketAddr::new(hosts.addresses.server, port);
         let served = lab.content.served(self.settings.manner(), at.ip(), port)?;

@@ -23,7 +23,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PLACE,
         "server",
         "NAME",
-        "Server to start in the lab: apache (apache-event, apache-worker, apache-prefork) or nginx",
+        "Server to start in the lab: apache (apache-event, apache-worker, apache-prefork), nginx or \
+         null (tcptoll's own)",
     )
     .by_default("apache")
     .only(&[Only::Lab]),

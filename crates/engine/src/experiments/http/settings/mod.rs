@@ -161,11 +161,15 @@ impl HttpSettings {
         }
     }
 
-    /// Checks and reads what depends on this machine: the kernel's congestion controls, files.
+    /// Checks and reads what depends on this machine: the kernel's congestion controls, the server's
+    /// program, files.
     pub(super) fn read_files(&mut self, files: &mut Shared) -> Result<(), TrialError> {
         check_congestion(self.load.congestion.as_deref())?;
         if let Some(typed) = &self.ca {
             std::fs::metadata(typed).map_err(|error| wrong("ca", typed, error))?;
+        }
+        if let Ends::Lab(lab) = &mut self.ends {
+            lab.find_server(self.tls != Tls::Off)?;
         }
         self.requests.read_files(files)
     }
