@@ -33,6 +33,9 @@ const SLEPT_NS_MAX: u64 = 100_000_000;
 /// Lateness of the client or the link above this makes a warning, µs at the 99th percentile.
 const LATE_US: f64 = 500.0;
 
+/// And, of the client, above this share of the typical latency.
+const LATE_SHARE: f64 = 0.01;
+
 /// A sleeping client runs this long after its response has come, at most, where nothing else runs, s.
 const WAKE_S: f64 = 200e-6;
 
@@ -141,6 +144,9 @@ pub fn client_late(
     latency_p50_us: Option<f64>,
 ) -> Option<Finding> {
     let spoilt = p50_us.zip(latency_p50_us).is_some_and(|(late, latency)| late > latency / 2.0);
+    // Beside long latencies, as of an overloaded server, it is no doubt.
+    let counts = |late: &f64| latency_p50_us.is_none_or(|latency| *late > latency * LATE_SHARE);
+    let p99_us = p99_us.filter(|late| spoilt || counts(late));
     late(p50_us, p99_us, spoilt, "the client was late by more than half of the latency", |p99_us| {
         Warning::GeneratorLate { p99_us }
     })
@@ -207,6 +213,13 @@ pub fn starved(
     let some = (1..connections).contains(&starved);
     (long && some)
         .then(|| Finding::told(Warning::StarvedConnections { starved, connections, window_s }))
+}
+
+/// Whether the server kept a tenth or more of the connections open after the client's close, `unclosed` of `ok`, so that
+/// the client's wait for it is in the rate.
+pub fn kept_open(unclosed: u64, ok: u64) -> Option<Finding> {
+    (unclosed > 0 && unclosed.saturating_mul(10) >= ok)
+        .then(|| Finding::told(Warning::KeptOpen { unclosed, of: ok }))
 }
 
 /// Silence of a server below this is the everyday of a busy machine, s.
@@ -390,6 +403,13 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_keeps_a_tenth_of_the_connections_open_is_named() {
+        assert_eq!(kept_open(0, 100), None);
+        assert_eq!(kept_open(9, 100), None);
+        assert!(kept_open(10, 100).is_some_and(|found| found.reason.is_none()));
+    }
+
+    #[test]
     fn connections_without_a_response_are_named_where_others_had_several() {
         assert!(starved((15, 20), 5.0, Some(0.1)).is_some());
         assert_eq!(starved((0, 20), 5.0, Some(0.1)), None);
@@ -495,6 +515,7 @@ mod tests {
     fn an_open_loop_late_by_half_its_latency_measured_its_schedule() {
         assert_eq!(client_late(Some(4.0), Some(40.0), Some(100.0)), None);
         assert_eq!(spoils(client_late(Some(4.0), Some(600.0), Some(100.0))), Some(false));
+        assert_eq!(client_late(Some(4.0), Some(600.0), Some(330_000.0)), None, "of a queue");
         let spoilt = client_late(Some(51.0), Some(80.0), Some(100.0)).unwrap();
         assert_eq!(spoilt.warning, Warning::GeneratorLate { p99_us: 80.0 });
         assert!(spoilt.reason.is_some());

@@ -333,6 +333,7 @@ impl Client<'_> {
         while let Some(slot) = self.deadlines.over(0, now) {
             let operation = self.slots.get(slot);
             if operation.is_some_and(|operation| operation.is_closing) {
+                self.report.unclosed += 1;
                 self.end(slot, Ok(()));
                 continue;
             }

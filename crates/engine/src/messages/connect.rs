@@ -216,6 +216,9 @@ pub struct ConnectReport {
     pub steady_ok: u64,
     /// Open loop: operations in progress at its end.
     pub unfinished: u64,
+    /// Connections that the server did not close in the time it had for that.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unclosed: u64,
     /// `TCP_INFO` of a connection near the end.
     pub tcp_info: Vec<u8>,
     /// Congestion control in use.

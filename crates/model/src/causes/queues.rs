@@ -21,7 +21,7 @@ pub const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
     id: "accept-queue-full",
     test: accept::accept_queue_full,
     remedy: Remedy::Setting {
-        change: "Raise the backlog of listen(2) and net.core.somaxconn. The queue must hold all connections that arrive while the server does not accept.",
+        change: "For bursts, raise the backlog of listen(2) and net.core.somaxconn: the queue must hold all connections that arrive while the server does not accept. If it stays full, accept faster instead: more workers, or idle connections that are closed sooner.",
         cost: "About 2.7 kB of kernel memory per waiting connection, and a longer wait: the last connection waits for all before it.",
         undo: "Restore both values. They take effect when the server calls listen(2) again.",
     },

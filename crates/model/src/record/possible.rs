@@ -45,8 +45,14 @@ fn is_distribution(all: &HistogramSummary) -> bool {
     let bounded = all.unanswered.is_none_or(|unanswered| {
         (1..=all.count).contains(&unanswered.count) && within(&unanswered.at_least)
     });
+    // The ends are rounded to three digits, the mean is not.
+    let between = |mean: f64| {
+        all.min.is_none_or(|min| mean >= min * 0.999)
+            && all.max.is_none_or(|max| mean <= max * 1.001)
+    };
     bounded
         && ascending
+        && all.mean.is_none_or(between)
         && times.all(within)
         && (all.count > 0 || figures.iter().all(Option::is_none))
 }
@@ -98,5 +104,6 @@ mod tests {
         assert!(of_histogram(|arm| arm.histograms.get_mut("latency_us").unwrap().min = Some(-1.0)));
         assert!(of_histogram(|arm| arm.histograms.get_mut("latency_us").unwrap().p50 = Some(9.0)));
         assert!(of_histogram(|arm| arm.histograms.get_mut("latency_us").unwrap().count = 0));
+        assert!(of_histogram(|arm| arm.histograms.get_mut("latency_us").unwrap().mean = Some(4.0)));
     }
 }

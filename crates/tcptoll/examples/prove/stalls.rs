@@ -17,7 +17,7 @@ const LOADS: [&[&str]; 6] = [
     &["http", "--server", "null", "--duration", "6s", "--io", "epoll"],
     &["stream", "--duration", "6s"],
     &["messages", "--duration", "6s", "--message", "64", "--nagle", "off"],
-    &["page", "--server", "nginx", "--link", "rtt=5ms", "--keepalive", "on", "--loads", "60"],
+    &["page", "--server", "nginx", "--link", "rtt=5ms", "--keepalive", "on", "--loads", "200"],
     &["keepalive", "--duration", "6s", "--connections", "50", "--idle", "1s", "--mechanism", "tcp"],
 ];
 

@@ -210,6 +210,7 @@ pub(in crate::experiments) fn take_opened(
     }
     let share = (handshakes > 0 && tells).then(|| waited as f64 / handshakes as f64);
     notes.metric(&WAITED, share, handshakes);
+    notes.found(validity::kept_open(report.unclosed, report.ok));
     judge_client(notes, report, flow);
 }
 

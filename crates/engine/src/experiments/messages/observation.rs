@@ -10,6 +10,7 @@ use tcptoll_model::experiments::messages::{
 };
 use tcptoll_model::record::{Acks, Buffer, MessageWay, SocketEnd, Transfer, Warmup};
 
+use tcptoll_model::validity::{self, ClosedLoop};
 use tcptoll_model::wire::AckDelays;
 
 use super::settings::{MessagesSettings, Program, coalesce_name};
@@ -165,6 +166,19 @@ pub(super) fn take_exchanges(
     }
     take_cpu_shares(notes, n);
     take_segments(notes, answered.answered);
+    notes.found(one_at_a_time(report).and_then(validity::littles_law));
+}
+
+/// What the loop kept at once: one exchange follows the other over one connection.
+///
+/// None: there was none, or no time.
+fn one_at_a_time(report: &ExchangeReport) -> Option<ClosedLoop> {
+    let (n, window_ns) = (report.ok, report.window_ns as f64);
+    let per_ns = (n > 0 && window_ns > 0.0).then(|| n as f64 / window_ns)?;
+    let found = report.latency.mean_ns()? * per_ns;
+    let cpu_share = (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3 / window_ns;
+    let between = validity::between_operations(cpu_share, per_ns * 1e9, 1);
+    Some(ClosedLoop { operations: n, asked: 1, found, between })
 }
 
 /// The exchanges of the warm-up are a phase of their own: the first are acknowledged without delay.
@@ -268,5 +282,18 @@ mod tests {
         assert_eq!(refused, (1, 0, vec![("connect-refused".to_owned(), 1)]));
         let idle = accounted(&report(0, &[]), &report(0, &[]));
         assert_eq!(idle, (1, 0, vec![("truncated".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn exchanges_that_the_client_did_not_begin_are_missed_by_littles_law() {
+        let law = |window_s: u64| {
+            let mut report =
+                ExchangeReport { ok: 100, window_ns: window_s * 1_000_000_000, ..<_>::default() };
+            (0..100).for_each(|_| report.latency.record_ns(50_000_000));
+            one_at_a_time(&report).and_then(validity::littles_law).map(|found| found.warning.id())
+        };
+        assert_eq!(law(5), None);
+        assert_eq!(law(10), Some("littles-law"), "half of the time nothing was under way");
+        assert_eq!(one_at_a_time(&ExchangeReport::default()), None);
     }
 }

@@ -195,7 +195,7 @@ fn a_loop_that_waits_for_the_close_does_not_fill_the_queue_of_a_slow_server() {
         ..load(at)
     };
     let (report, _) = ran(&paced, false);
-    assert_eq!((report.ok, report.rungs[0]), (60, 0), "{report:?}");
+    assert_eq!((report.ok, report.rungs[0], report.unclosed), (60, 0, 0), "{report:?}");
     assert!(report.elapsed_ns >= 120_000_000, "each was accepted before the next: {report:?}");
 }
 
@@ -226,6 +226,6 @@ fn a_server_that_never_closes_holds_a_connection_for_the_limit_alone() {
         ..load(listener.local_addr().unwrap())
     };
     let (report, _) = ran(&held, false);
-    assert_eq!((report.ok, report.attempts), (3, 3), "{report:?}");
+    assert_eq!((report.ok, report.attempts, report.unclosed), (3, 3, 3), "{report:?}");
     assert!(report.elapsed_ns >= 60_000_000, "{report:?}");
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{
     CONNECTIONS, CRITICAL_HANDSHAKE, CRITICAL_HANDSHAKES, HELD, NEXT_CONNECTIONS, REQUESTS,
 };
+use crate::causes::queues::ACCEPT_QUEUE_FULL;
 use crate::causes::spec::{CauseSpec, Finding, Remedy};
 use crate::experiments::conclusion::{differ_only_in, value};
 use crate::record::{Advice, Arm, Summary};
@@ -14,7 +15,7 @@ use crate::units::human_us;
 
 /// Every cause that a run may name, in the order of the answer.
 pub(super) const ALL: &[&CauseSpec] =
-    &[&CONNECTION_PER_RESOURCE, &NEXT_PAGE_RECONNECTS, &HEAD_OF_LINE];
+    &[&ACCEPT_QUEUE_FULL, &CONNECTION_PER_RESOURCE, &NEXT_PAGE_RECONNECTS, &HEAD_OF_LINE];
 
 /// The server closes after each response.
 const CONNECTION_PER_RESOURCE: CauseSpec = CauseSpec {

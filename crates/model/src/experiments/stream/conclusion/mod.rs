@@ -67,10 +67,15 @@ impl<'a> Told<'a> {
     fn of_link(&self) -> String {
         let ways = self.transfer.ways().count() as f64;
         match self.transfer.link_bytes_per_s.map(|link| link * ways) {
-            // At the edges of the window a little more may arrive than the link carries on average.
             Some(link) if self.goodput < link => {
                 format!("{} of the link's {}", self.rate(), rate(link))
             }
+            // At the edges of the window a little more may arrive than the link carries on average.
+            Some(link) if self.goodput > link * (1.0 + MORE) => format!(
+                "{} (above the link's {}: bytes that waited before the window arrived in it)",
+                self.rate(),
+                rate(link)
+            ),
             Some(_) | None => self.rate(),
         }
     }
@@ -144,6 +149,9 @@ impl<'a> Told<'a> {
         parse_size(&level_text(self.arm.factors.get(option)?)).ok()
     }
 }
+
+/// From this share on it is said that more arrived in the window than the link carries in it.
+const MORE: f64 = 0.01;
 
 /// A transfer of at most so many round trips is slow start for the most part.
 const SLOW_START_TRIPS: f64 = 10.0;

@@ -103,6 +103,14 @@ fn a_full_link_says_what_its_queue_costs() {
 }
 
 #[test]
+fn more_than_the_link_carries_in_the_window_is_told_with_its_reason() {
+    let full = |rate| concluded(vec![arm("window", "1M", rate, 5e6, 11_000.0)]).answer;
+    let waited = "(above the link's 942 Mbit/s: bytes that waited before the window arrived in it)";
+    assert!(full(LINK * 1.03).contains(waited), "{}", full(LINK * 1.03));
+    assert!(!full(LINK * 1.005).contains("waited"));
+}
+
+#[test]
 fn of_sizes_the_answer_has_the_least_the_first_that_is_enough_and_the_kernels_own() {
     let summary = concluded(windows());
     assert_eq!(
