@@ -90,12 +90,12 @@ pub enum ClientCloses {
 impl ClientCloses {
     /// From how many connections there were and how many of them the client closed first.
     ///
-    /// What is all or none but for 1 in 200 counts as all or none. None: there were no connections.
+    /// What is all but for 1 in 200 counts as all, and up to 1 in 50 as none: so few limit no rate. None: there were no connections.
     pub fn found(by_client: u64, of: u64) -> Option<Self> {
         let share = (of > 0).then(|| by_client as f64 / of as f64)?;
         Some(match share {
             share if share >= 0.995 => Self::All,
-            share if share <= 0.005 => Self::None,
+            share if share <= 0.02 => Self::None,
             share => Self::Share(share),
         })
     }
@@ -195,7 +195,8 @@ fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> Strin
         };
         return format!(
             "{ports}{to}; {first}, and the server closes late, so FIN-WAIT-2 and TIME-WAIT hold a port \
-             for at least {held_s:.2} s on average: at most {per_s} connections per second for long"
+             for at least {held_s:.2} s on average: at most {per_s} connections per second for long, and \
+             fewer the later the server closes"
         );
     }
     if let ClientCloses::Share(share) = closes {
@@ -313,7 +314,8 @@ mod tests {
             forecast.text,
             "1,000 local ports × 1 source address to one destination; the client closes first, and \
              the server closes late, so FIN-WAIT-2 and TIME-WAIT hold a port for at least 5.00 s on \
-             average: at most 200 connections per second for long"
+             average: at most 200 connections per second for long, and fewer the later the server \
+             closes"
         );
     }
 

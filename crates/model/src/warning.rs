@@ -82,7 +82,7 @@ warnings! {
         /// 99th percentile of lateness, µs.
         p99_us: f64,
     } => format!(
-        "the client started operations late (p99 {p99_us:.0} µs). Lower --rate or the number of concurrent connections"
+        "the client started operations late (p99 {p99_us:.0} µs). Lower --rate or the number of concurrent connections, or use a quieter machine"
     );
 
     /// The link emulator released packets late.
@@ -361,7 +361,7 @@ warnings! {
         /// Length of the window, s.
         window_s: f64,
     } => format!(
-        "{starved} of {connections} connections got no response in the measured {window_s:.2} s, and {} served. A request that was under way during all of that time is in the percentiles, as at least its age (≥). The server needs more workers, or must close idle connections sooner",
+        "{starved} of {connections} connections got no response in the measured {window_s:.2} s, and {} served. A request that was under way during all of that time is in the percentiles, as at least its age (≥). More workers or fewer connections let it serve all",
         plural_were(connections - starved)
     );
 

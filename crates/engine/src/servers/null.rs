@@ -53,7 +53,7 @@ struct Orders {
 
 pub(super) fn prepare(spec: &ServerSpec, folder: &RunFolder) -> Result<Prepared, String> {
     if spec.tls {
-        return Err("null does not support TLS: use nginx, apache or puma".to_owned());
+        return Err("null does not support TLS: use nginx or apache".to_owned());
     }
     let count = workers(spec);
     files_each("null", spec, count)?;

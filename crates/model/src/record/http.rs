@@ -22,7 +22,7 @@ pub struct Closing {
     /// time was over.
     pub while_idle: u64,
     /// Times the client asked with `Connection: close` and the server did not close: the client
-    /// did, half a second later.
+    /// did, the first times after half a second, then at once.
     pub ignored: u64,
     /// Connections still open when the load ended. They are in no other count here; the client
     /// closed them before TIME-WAIT was counted, so their sockets are in `client_time_wait`.

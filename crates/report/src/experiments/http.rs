@@ -44,7 +44,7 @@ fn ignored(arm: &Arm) -> Option<String> {
     let ignored = arm.closing.as_ref().map_or(0, |closing| closing.ignored);
     (ignored > 0).then(|| {
         format!(
-            "server: ignored Connection: close {}. The client closed these connections 0.5 s later",
+            "server: kept the connection open {} when it was to close it. The client closed these",
             times(ignored)
         )
     })

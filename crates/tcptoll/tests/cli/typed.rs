@@ -108,7 +108,7 @@ const LINES: &[(&str, &[&str])] = &[
     ("http 127.0.0.1:9 --server nginx", &["--server needs the lab", "leave one of them out"]),
     (
         "http --keepalive off --keepalive-requests 3",
-        &["--keepalive-requests 3", "leave one of them out"],
+        &["--keepalive-requests 3", "leave it out, or write --keepalive on"],
     ),
     ("connect 127.0.0.1:9 --pcap x.pcapng", &["--pcap needs the lab", "Leave it out"]),
     ("http -d 1s --fail-if p99>5 127.0.0.1:9", &["--fail-if", "no unit", "5ms"]),

@@ -240,7 +240,7 @@ fn who_closed_and_how_many_ports_there_were_stand_on_the_page() {
     let mut ignoring = load("http_reuse");
     ignoring.arms[1].closing.as_mut().unwrap().ignored = 1_200;
     let page = html(&ignoring);
-    assert!(page.contains("ignored Connection: close 1,200 times"));
+    assert!(page.contains("kept the connection open 1,200 times"));
     let page = html(&load("http_rate"));
     let heads = between(&page, "<table class=\"sortable full\">", "</thead>");
     assert!(heads.contains("arm</th><th scope=\"col\">intended&#x2f;s</th>"), "{heads}");

@@ -19,7 +19,8 @@ impl Kept {
         let on = reader.typed_flag("keepalive")?.unwrap_or(true);
         for key in ["keepalive-requests", "keepalive-timeout"] {
             if let (false, Some(typed)) = (on, reader.typed(key)) {
-                let why = "it has no effect with --keepalive off: leave one of them out";
+                let why =
+                    "it has no effect with --keepalive off: leave it out, or write --keepalive on";
                 return Err(wrong(key, &typed, why));
             }
         }

@@ -187,7 +187,10 @@ impl HttpTrial<'_> {
         let window_s = report.rates.window_ns as f64 / 1e9;
         let connections = (report.starved, self.settings.load.connections);
         self.notes.found(validity::starved(connections, window_s, latency_s));
-        self.notes.found(validity::server_silent(report.silent_ns as f64 / 1e9, latency_s));
+        // Waiting for a close that does not come is silence of the client's making.
+        if report.closing.ignored == 0 {
+            self.notes.found(validity::server_silent(report.silent_ns as f64 / 1e9, latency_s));
+        }
     }
 
     fn judge_schedule(&mut self, driven: &Driven, due_per_s: f64) {

@@ -72,7 +72,7 @@ const BROKEN: [&str; 3] = ["truncated", "reset", "close-race"];
 fn close_ignored(arm: &Arm) -> Option<Finding> {
     let closing = arm.closing.as_ref().filter(|closing| closing.ignored > 0)?;
     let text = format!(
-        "The server ignored Connection: close {}, and the client closed half a second later. The run therefore does not measure a server that closes.",
+        "The server kept the connection open {} although it was to close it (Connection: close, or HTTP/1.0 without keep-alive), and the client closed in its place. The run therefore does not measure a server that closes.",
         plural(closing.ignored, "time")
     );
     let evidence = BTreeMap::from([

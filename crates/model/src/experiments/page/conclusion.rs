@@ -2,7 +2,7 @@
 
 use super::{CONNECTIONS, CRITICAL_HANDSHAKES, REQUESTS, SPAN, SPAN_MEAN, causes};
 use crate::experiments::conclusion::{
-    answer_of, capital, explain, explanations, in_arm, step, value,
+    answer_of, capital, cured, explain, explanations, in_arm, step, value,
 };
 use crate::experiments::spec::MetricSpec;
 use crate::http::reasons::reason;
@@ -12,9 +12,20 @@ use crate::units::{human_count, human_us, plural};
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
-    explain(summary, causes::ALL, |_, _| None);
+    explain(summary, causes::ALL, proof);
     summary.answer = answer(summary);
     summary.next = next(summary);
+}
+
+/// Options that let a page keep its connections.
+const KEPT: &[&str] = &["keepalive", "keepalive-timeout", "keepalive-requests"];
+
+fn proof(summary: &Summary, id: &str) -> Option<String> {
+    let cause = summary.causes.iter().find(|cause| cause.id == id)?;
+    let ill = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
+    let well = cured(summary, ill, KEPT)?;
+    let [took, instead] = [span(well)?, span(ill)?].map(human_us);
+    Some(format!("arm {}: the page takes {took} instead of {instead}", well.name))
 }
 
 /// The comparison is stated before, by the code that all share.

@@ -22,10 +22,13 @@ impl<D: Driver> Client<'_, D> {
         } else {
             self.under_way_before.max(self.under_way_after.unwrap_or(0)).max(1)
         };
-        if completed.requests > 0 && to > from {
+        // Where so many requests were asked for, their rate has the slowest of them too.
+        let by_count = self.load.requests.is_some() && to < self.pace.window_ends_ns();
+        let all = by_count && self.load.rate_per_s.is_none();
+        if completed.requests > 0 && to > from && !all {
             return completed.rates(to - from, in_flight);
         }
-        // Nothing completed within it: all that has since, over the time that took.
+        // Or nothing completed within it: all that has since, over the time that took.
         since.rates(self.last_end_ns.saturating_sub(from), in_flight)
     }
 

@@ -300,6 +300,12 @@ fn play(seed: u64, load: &HttpLoad) {
         assert!(intended >= report.attempts - unsent, "{told}");
     }
     assert!(report.attempts > 0, "{told}");
+    if load.rate_per_s.is_none() && Some(report.attempts) == load.requests {
+        let rates = &report.rates;
+        let counted = rates.requests_per_s * rates.window_ns as f64 / 1e9;
+        assert!((counted - report.ok as f64).abs() < 1e-3, "all that were asked for: {told}");
+        assert_eq!(rates.window_ns, report.elapsed_ns, "to the end of the last: {told}");
+    }
 }
 
 #[test]

@@ -109,8 +109,7 @@ fn answer(summary: &Summary) -> String {
     if is_target && summary.causes.first().is_some_and(|cause| cause.id == "accept-queue-full") {
         sentences.insert(
             0,
-            "This load filled the server's accept queue, or helped to, and whoever connects then \
-             waits; a lower --rate or --concurrency leaves room."
+            "This load filled the server's accept queue, or helped to, and whoever connects then waits."
                 .to_owned(),
         );
     }

@@ -41,7 +41,9 @@ fn answer(summary: &Summary) -> String {
         sentences
             .push(format!("No request succeeded; the most frequent error was {class}{reason}."));
         let is_plain = |target: &String| target.starts_with("http://");
+        let no_answer = |words: &String| class == "reset" || words.ends_with("without a response");
         if matches!(class, "reset" | "truncated")
+            && words.is_none_or(no_answer)
             && summary.place.target.as_ref().is_some_and(is_plain)
         {
             sentences.push(
