@@ -226,10 +226,11 @@ fn servers_without_sites_say_so() {
         return;
     }
     let mut lab = Lab::new("site-none");
-    for kind in [ServerKind::Puma, ServerKind::Null] {
-        let error = lab.refused(&serving(kind, Site::of_page(&page()).unwrap()));
-        assert!(error.contains("cannot serve a site"), "{error}");
-    }
+    let error = lab.refused(&serving(ServerKind::Puma, Site::of_page(&page()).unwrap()));
+    assert!(error.contains("cannot serve a site"), "{error}");
+    let folder = Site { folder: Some("/usr".to_owned()), ..Site::default() };
+    let error = lab.refused(&serving(ServerKind::Null, folder));
+    assert!(error.contains("neither serves a folder"), "{error}");
     lab.kill();
 }
 
