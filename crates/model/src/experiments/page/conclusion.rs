@@ -1,6 +1,6 @@
 //! What follows from the arms of `page`: the answer, causes, what to run next.
 
-use super::{CONNECTIONS, CRITICAL_HANDSHAKES, REQUESTS, SPAN, SPAN_MEAN, causes};
+use super::{CONNECTIONS, CRITICAL_HANDSHAKES, REQUESTS, SPAN, SPAN_MEAN, causes, options};
 use crate::experiments::conclusion::{
     answer_of, capital, cured, explain, explanations, in_arm, step, value,
 };
@@ -17,13 +17,10 @@ pub(super) fn conclude(summary: &mut Summary) {
     summary.next = next(summary);
 }
 
-/// Options that let a page keep its connections.
-const KEPT: &[&str] = &["keepalive", "keepalive-timeout", "keepalive-requests"];
-
 fn proof(summary: &Summary, id: &str) -> Option<String> {
     let cause = summary.causes.iter().find(|cause| cause.id == id)?;
     let ill = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
-    let well = cured(summary, ill, KEPT)?;
+    let well = cured(summary, ill, &options::KEPT)?;
     let [took, instead] = [span(well)?, span(ill)?].map(human_us);
     Some(format!("arm {}: the page takes {took} instead of {instead}", well.name))
 }

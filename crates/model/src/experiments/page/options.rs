@@ -103,6 +103,9 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &TAP,
 ];
 
+/// Options that let a page keep its connections.
+pub(super) const KEPT: [&str; 3] = ["keepalive", "keepalive-timeout", "keepalive-requests"];
+
 /// Options whose levels are compared with each other and not with KeepAlive off.
 const CHOSEN: [&str; 4] = ["keepalive", "browser", "protocol", "tls"];
 
