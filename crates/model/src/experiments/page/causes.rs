@@ -18,7 +18,7 @@ pub(super) const ALL: &[&CauseSpec] =
     &[&ACCEPT_QUEUE_FULL, &CONNECTION_PER_RESOURCE, &NEXT_PAGE_RECONNECTS, &HEAD_OF_LINE];
 
 /// The server closes after each response.
-const CONNECTION_PER_RESOURCE: CauseSpec = CauseSpec {
+pub(super) const CONNECTION_PER_RESOURCE: CauseSpec = CauseSpec {
     id: "connection-per-resource",
     test: per_resource,
     remedy: Remedy::Setting {

@@ -17,7 +17,11 @@ pub(super) fn conclude(summary: &mut Summary) {
     summary.next = next(summary);
 }
 
+/// The time of the first page, which the other causes are not about.
 fn proof(summary: &Summary, id: &str) -> Option<String> {
+    if id != causes::CONNECTION_PER_RESOURCE.id {
+        return None;
+    }
     let cause = summary.causes.iter().find(|cause| cause.id == id)?;
     let ill = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
     let well = cured(summary, ill, &options::KEPT)?;
