@@ -123,6 +123,7 @@ impl HandshakeTrace {
     ///
     /// The two ends may be observed in any order, each end's packets in order of time. Whatever is
     /// not part of a handshake is passed over, at the cost of one look-up.
+    #[inline]
     pub fn observe(&mut self, end: End, direction: Direction, packet: &Packet, at_ns: u64) {
         let Some(segment) = packet.segment else { return };
         let flags = segment.flags;
@@ -172,10 +173,12 @@ impl HandshakeTrace {
         self.rows.clone()
     }
 
+    #[inline]
     fn row(&mut self, client: Peer, isn: u32) -> Option<&mut WireRow> {
         self.rows.get_mut(*self.index.get(&(client, isn))?)
     }
 
+    #[inline]
     fn row_or_new(&mut self, client: Peer, isn: u32) -> Option<&mut WireRow> {
         if self.rows.len() < self.limit {
             let index = *self.index.entry((client, isn)).or_insert(self.rows.len());

@@ -3,6 +3,9 @@
 //! Captured bytes and text come in, values go out. Read [`link`] for what joins two hosts,
 //! [`packet`] for what the wire says, [`counters`] and [`tcp_info`] for what the kernel says,
 //! [`stats`] for what the numbers allow one to say, and [`record`] for what is kept.
+//!
+//! A release is built without optimising this crate, most of which runs once a second. What runs once a
+//! packet or once a request is `#[inline]`: it is compiled with the caller, and as well as the caller.
 
 pub mod answer;
 pub mod arrivals;

@@ -129,6 +129,7 @@ impl Loss {
     }
 
     /// Whether the next frame is lost.
+    #[inline]
     pub fn takes_one(&mut self) -> bool {
         self.threshold > 0 && u128::from(self.random.next_u64()) < self.threshold
     }
@@ -162,6 +163,7 @@ impl<T> Pipe<T> {
     /// Unit: `line_bytes` is what it takes on the line (see [`crate::link::line_bytes`]) and counts
     /// for rate and queue; `memory_bytes` is what holding it takes. `flow`: see
     /// [`crate::packet::flow`].
+    #[inline]
     pub fn push(
         &mut self,
         now: Duration,
@@ -200,6 +202,7 @@ impl<T> Pipe<T> {
     }
 
     /// Takes the next frame that has arrived by `now`, and when it was due.
+    #[inline]
     pub fn pop(&mut self, now: Duration) -> Option<(Duration, T)> {
         let next = self.in_flight.pop_front_if(|next| next.due <= now)?;
         self.memory_bytes -= next.memory_bytes;
@@ -209,6 +212,7 @@ impl<T> Pipe<T> {
 
     /// When the next frame is due; `None` while the link is empty.
     #[must_use]
+    #[inline]
     pub fn next_due(&self) -> Option<Duration> {
         self.in_flight.front().map(|next| next.due)
     }
@@ -234,6 +238,7 @@ impl Jitter {
     /// Between two random values, 9/4 of the width apart, the line is straight; what is met on it
     /// is spread evenly again by its own distribution, which is that of a weighted sum of two even
     /// ones. The result falls by at most 8/9 of the time that passes, so nothing overtakes.
+    #[inline]
     fn part(&self, at: Duration, flow: u64) -> Duration {
         if self.width.is_zero() {
             return Duration::ZERO;
@@ -251,6 +256,7 @@ impl Jitter {
 }
 
 /// How probable it is that `(1 - w) a + w b` is below `sum`, `a` and `b` even from 0 to 1.
+#[inline]
 fn share_below(sum: f64, weight: f64) -> f64 {
     let (less, more) = (weight.min(1.0 - weight), weight.max(1.0 - weight));
     let corner = |side: f64| side * side / (2.0 * less * more);
@@ -293,6 +299,7 @@ impl Wire {
     }
 
     /// Whether a frame offered at `now` may go on the wire, or wait for it.
+    #[inline]
     fn has_room(&mut self, now: Duration, line_bytes: u64) -> bool {
         while let Some((_, bytes)) = self.waiting.pop_front_if(|(begins, _)| *begins <= now) {
             self.waiting_bytes -= bytes;
@@ -306,6 +313,7 @@ impl Wire {
     }
 
     /// Puts a frame on the wire, at `now` or after those before it; returns when it has left.
+    #[inline]
     fn send(&mut self, now: Duration, line_bytes: u64) -> Duration {
         let begins = self.free();
         if begins <= now {
@@ -324,6 +332,7 @@ impl Wire {
     }
 
     /// When the wire is free, to the next whole ns: nothing leaves early.
+    #[inline]
     fn free(&self) -> Duration {
         self.free_at.saturating_add(Duration::from_nanos(u64::from(self.remainder > 0)))
     }

@@ -33,6 +33,7 @@ pub(crate) fn generator(seed: u64, parts: [u64; 3]) -> Xoshiro256PlusPlus {
 }
 
 /// Bits that look random, one to one: a step of `SplitMix64`.
+#[inline]
 pub(crate) fn mixed(bits: u64) -> u64 {
     let mut z = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

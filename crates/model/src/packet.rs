@@ -35,30 +35,36 @@ impl Flags {
 
     /// These flags and those of `other`.
     #[must_use]
+    #[inline]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
+    #[inline]
     const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
     /// Whether FIN is set.
+    #[inline]
     pub const fn fin(self) -> bool {
         self.has(Self::FIN)
     }
 
     /// Whether SYN is set.
+    #[inline]
     pub const fn syn(self) -> bool {
         self.has(Self::SYN)
     }
 
     /// Whether RST is set.
+    #[inline]
     pub const fn rst(self) -> bool {
         self.has(Self::RST)
     }
 
     /// Whether ACK is set.
+    #[inline]
     pub const fn ack(self) -> bool {
         self.has(Self::ACK)
     }
@@ -100,6 +106,7 @@ pub struct Segment {
 
 impl Segment {
     /// Sequence numbers the segment takes up: its payload, and one each for SYN and FIN.
+    #[inline]
     pub fn seq_len(&self) -> u32 {
         self.payload
             .wrapping_add(u32::from(self.flags.syn()))
@@ -126,6 +133,7 @@ impl Packet {
     /// Cost:    no allocation; it is called for every packet of the link emulator.
     /// Source:  RFC 791, RFC 8200, RFC 9293 section 3.1. A length field of 0 stands for a
     ///          super-packet above 64 KiB (Linux BIG TCP): `whole_len` is taken instead.
+    #[inline]
     pub fn parse(ip: &[u8], whole_len: u32) -> Option<Self> {
         let header = match ip.first()? >> 4 {
             4 => ipv4(ip, whole_len)?,
@@ -153,6 +161,7 @@ impl Packet {
 ///
 /// Each packet of another protocol, such as an echo, is a flow of its own. 0: no header of IP, or a
 /// fragment that is not the first.
+#[inline]
 pub fn flow(ip: &[u8]) -> u64 {
     let bits = || {
         let header = match ip.first()? >> 4 {
@@ -169,19 +178,23 @@ pub fn flow(ip: &[u8]) -> u64 {
     bits().unwrap_or(0)
 }
 
+#[inline]
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
+#[inline]
 fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// The packet's length: what its header says, unless that is 0 or more than there was.
+#[inline]
 fn length_of(said: u32, whole_len: u32) -> u32 {
     if said == 0 { whole_len } else { said.min(whole_len) }
 }
 
+#[inline]
 fn ipv4(ip: &[u8], whole_len: u32) -> Option<IpHeader> {
     let len = usize::from(ip.first()? & 0x0f) * 4;
     if len < 20 || ip.len() < len {
@@ -198,6 +211,7 @@ fn ipv4(ip: &[u8], whole_len: u32) -> Option<IpHeader> {
     })
 }
 
+#[inline]
 fn ipv6(ip: &[u8], whole_len: u32) -> Option<IpHeader> {
     let address = |at: usize| {
         let bytes: [u8; 16] = ip.get(at..at + 16)?.try_into().ok()?;
@@ -218,6 +232,7 @@ fn ipv6(ip: &[u8], whole_len: u32) -> Option<IpHeader> {
 /// Where the last extension header ends, and the protocol of what follows.
 ///
 /// Each turn takes at least 8 bytes of `ip`, so a hostile chain ends with the capture.
+#[inline]
 fn ipv6_extensions(ip: &[u8]) -> Option<(usize, Option<u8>)> {
     const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
@@ -239,6 +254,7 @@ fn ipv6_extensions(ip: &[u8]) -> Option<(usize, Option<u8>)> {
     }
 }
 
+#[inline]
 fn tcp(bytes: &[u8], whole_len: u32) -> Option<(Segment, u32)> {
     let header_len = u32::from(bytes.get(12)? >> 4) * 4;
     if header_len < TCP_HEADER_LEN as u32 || bytes.len() < TCP_HEADER_LEN {

@@ -193,6 +193,7 @@ struct FlowKey {
 }
 
 impl FlowKey {
+    #[inline]
     fn of(direction: Direction, packet: &Packet, segment: &Segment) -> Self {
         let (src, dst) = ((packet.src, segment.src_port), (packet.dst, segment.dst_port));
         match direction {
@@ -269,6 +270,7 @@ impl WireTracker {
 
     /// Counts one packet, seen at `at_ns` of any clock that goes on; `gso_size` is the payload of
     /// each part of a super-packet, else 0.
+    #[inline]
     pub fn observe(&mut self, direction: Direction, packet: &Packet, gso_size: u32, at_ns: u64) {
         let payload = packet.segment.map_or(0, |segment| segment.payload);
         let parts = parts_of(payload, gso_size);
@@ -299,6 +301,7 @@ impl WireTracker {
     }
 
     /// None: the connection is not followed, because the table is full.
+    #[inline]
     fn recognise(
         &mut self,
         direction: Direction,
@@ -325,6 +328,7 @@ impl WireTracker {
     }
 
     /// Makes room for one more connection by forgetting the one that ended first.
+    #[inline]
     fn has_room(&mut self) -> bool {
         while self.flows.len() >= FLOWS_MAX {
             let Some(oldest) = self.ended.pop_front() else { return false };
@@ -339,6 +343,7 @@ impl WireTracker {
 }
 
 impl Flow {
+    #[inline]
     fn observe(
         &mut self,
         direction: Direction,
@@ -365,6 +370,7 @@ impl Flow {
         Recognised { keepalive_ack: answers_probe, ..recognised }
     }
 
+    #[inline]
     fn halves(&mut self, direction: Direction) -> (&mut Half, &mut Half) {
         match direction {
             Direction::ClientToServer => (&mut self.client, &mut self.server),
@@ -375,6 +381,7 @@ impl Flow {
 
 impl Half {
     /// Takes note of a segment this side sends.
+    #[inline]
     fn send(&mut self, segment: &Segment, gso_size: u32, at_ns: u64) -> Recognised {
         let flags = segment.flags;
         if flags.syn() && self.isn != Some(segment.seq) {
@@ -418,6 +425,7 @@ impl Half {
     /// Takes note of an ACK from the other side, and says whether it answers a keep-alive probe.
     ///
     /// The other side's own probe is no answer: where both sides probe, the two cross.
+    #[inline]
     fn acknowledge(&mut self, segment: &Segment, recognised: Recognised) -> bool {
         self.acked = Some(later(self.acked, segment.ack));
         self.next = Some(later(self.next, segment.ack));
@@ -425,6 +433,7 @@ impl Half {
         pure && self.probe.take_if(|probe| *probe == segment.ack).is_some()
     }
 
+    #[inline]
     fn is_closed(&self) -> bool {
         match (self.fin_end, self.acked) {
             (Some(end), Some(acked)) => !is_before(acked, end),
@@ -460,6 +469,7 @@ impl WireCounts {
         }
     }
 
+    #[inline]
     fn add(&mut self, segment: &Segment, parts: u64, recognised: Recognised) {
         let flags = segment.flags;
         self.syn += u64::from(flags.syn() && !flags.ack());
@@ -488,15 +498,18 @@ fn either(a: Option<u64>, b: Option<u64>, of: fn(u64, u64) -> u64) -> Option<u64
 }
 
 /// Packets that a payload makes on the wire: one, unless it is cut into parts of `gso_size`.
+#[inline]
 fn parts_of(payload: u32, gso_size: u32) -> u64 {
     if gso_size == 0 { 1 } else { u64::from(payload.div_ceil(gso_size)).max(1) }
 }
 
 /// Whether `a` comes before `b`, both modulo 2^32 (RFC 9293 section 3.4).
+#[inline]
 fn is_before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() < 0
 }
 
+#[inline]
 fn later(known: Option<u32>, new: u32) -> u32 {
     match known {
         Some(known) if is_before(new, known) => known,

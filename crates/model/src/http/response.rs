@@ -124,6 +124,7 @@ enum At {
 
 impl Reader {
     /// Begins a response; `to_head`: it answers a HEAD request, and so has no content.
+    #[inline]
     pub fn begin(&mut self, to_head: bool) {
         *self = Self { to_head, ..Self::default() };
     }
@@ -132,6 +133,7 @@ impl Reader {
     /// taken off. Must not be called again after `Done` or a fault before [`Reader::begin`].
     ///
     /// Content up to a fault or a limit has been handed on before the fault is told.
+    #[inline]
     pub fn feed(
         &mut self,
         input: &[u8],
@@ -146,6 +148,7 @@ impl Reader {
     }
 
     /// The peer has closed: `Ok` if that is how this response ends (RFC 9112, section 6.3, rule 8).
+    #[inline]
     pub fn end(&mut self) -> Result<(), Fault> {
         let at = self.at;
         if matches!(at, At::Close | At::Done) {
@@ -163,20 +166,24 @@ impl Reader {
     }
 
     /// Whether any byte of the response has come.
+    #[inline]
     pub fn has_begun(&self) -> bool {
         self.at != At::Head || self.head_bytes > 0 || !self.partial.is_empty()
     }
 
     /// The final head, once it is whole.
+    #[inline]
     pub fn head(&self) -> Option<Head> {
         self.head
     }
 
+    #[inline]
     fn fail(&mut self) {
         self.at = At::Failed;
         self.partial = Vec::new();
     }
 
+    #[inline]
     fn advance(
         &mut self,
         input: &[u8],
@@ -220,6 +227,7 @@ impl Reader {
     }
 
     /// Hands on as many of the bytes as are still to come; returns the others.
+    #[inline]
     fn take_content<'a>(&mut self, input: &'a [u8], content: &mut dyn FnMut(&[u8])) -> &'a [u8] {
         let many = usize::try_from(self.left).map_or(input.len(), |left| left.min(input.len()));
         let (own, rest) = input.split_at(many);
@@ -230,6 +238,7 @@ impl Reader {
         rest
     }
 
+    #[inline]
     fn take_head<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<&'a [u8], Fault> {
         let to_head = self.to_head;
         let parse = |bytes: &[u8], fields| head::parse(bytes, fields, to_head);
@@ -250,6 +259,7 @@ impl Reader {
         Ok(rest)
     }
 
+    #[inline]
     fn take_trailers<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<&'a [u8], Fault> {
         let Some((fields, rest)) = self.section(input, limits, head::parse_trailers)? else {
             return Ok(&[]);
@@ -260,6 +270,7 @@ impl Reader {
     }
 
     /// Parses a head or a trailer section; `None`: it is not whole, all bytes were kept.
+    #[inline]
     fn section<'a, T>(
         &mut self,
         input: &'a [u8],
@@ -304,6 +315,7 @@ impl Reader {
 ///
 /// A peer that sends a long line byte by byte would cost the square of its length if it always
 /// were. Without a line's end nothing can be whole, and a fault in the line may be told later.
+#[inline]
 fn is_worth_parsing(before: usize, new: &[u8]) -> bool {
     const SHORT: usize = 1024;
     let total = before + new.len();

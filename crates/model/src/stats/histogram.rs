@@ -95,6 +95,7 @@ impl Histogram {
     }
 
     /// Records one time.
+    #[inline]
     pub fn record_ns(&mut self, ns: u64) {
         let ns = ns.max(1);
         self.hdr.saturating_record(ns.min(TOP_NS));

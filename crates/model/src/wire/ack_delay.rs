@@ -71,6 +71,7 @@ impl AckTracker {
 
     /// Takes a packet: to the server when it arrives there, from the server when it leaves.
     /// `at_ns`: on any clock that goes on.
+    #[inline]
     pub fn observe(&mut self, direction: Direction, packet: &Packet, at_ns: u64) {
         let Some(segment) = &packet.segment else { return };
         let key = FlowKey::of(direction, packet, segment);
@@ -89,6 +90,7 @@ impl AckTracker {
         &self.delays
     }
 
+    #[inline]
     fn arrived(&mut self, key: FlowKey, segment: &Segment, at_ns: u64) {
         let timed = segment.payload > 0;
         if !self.flows.contains_key(&key) && self.flows.len() >= FLOWS_MAX {
@@ -121,6 +123,7 @@ impl AckTracker {
         flow.next = Some(later(flow.next, end));
     }
 
+    #[inline]
     fn left(&mut self, key: &FlowKey, segment: &Segment, at_ns: u64) {
         if !segment.flags.ack() {
             return;

@@ -92,6 +92,7 @@ impl Quiet {
 }
 
 impl QuietCounts {
+    #[inline]
     pub(super) fn add(&mut self, segment: &Segment, traffic: Traffic, recognised: Recognised) {
         let flags = segment.flags;
         self.all = self.all.plus(traffic);

@@ -151,6 +151,7 @@ struct Sent {
 
 impl Sent {
     /// New payload bytes of a segment, and whether it repeats something.
+    #[inline]
     fn send(&mut self, segment: &Segment) -> (u32, bool) {
         if segment.flags.syn() && self.isn != Some(segment.seq) {
             *self = Self { isn: Some(segment.seq), next: None };
@@ -184,6 +185,7 @@ impl SpanTracker {
 
     /// Takes note of a packet that an end gave to the link at `at_ns`; of a super-packet, of all its parts
     /// as one segment.
+    #[inline]
     pub fn sent(&mut self, direction: Direction, packet: &Packet, at_ns: u64) {
         let Some(segment) = packet.segment else { return };
         let Some((flow, totals)) = self.flow(direction, packet, &segment) else { return };
@@ -224,6 +226,7 @@ impl SpanTracker {
 
     /// Takes note of a packet from the server that reached the client at `at_ns`; `payload` is where its
     /// payload begins, as far as it is known: five bytes suffice.
+    #[inline]
     pub fn arrived(&mut self, packet: &Packet, payload: &[u8], at_ns: u64) {
         let Some(segment) = packet.segment else { return };
         let Some((flow, _)) = self.flow(Direction::ServerToClient, packet, &segment) else {
@@ -280,6 +283,7 @@ impl SpanTracker {
     }
 
     /// The flow of a packet and the totals; None: there are too many.
+    #[inline]
     fn flow(
         &mut self,
         direction: Direction,
@@ -318,6 +322,7 @@ impl SpanTracker {
 
 impl Flow {
     /// Takes back a closing alert: it is no part of the page.
+    #[inline]
     fn end(&mut self, reset: bool) {
         self.reset |= reset;
         self.ended = true;
@@ -334,6 +339,7 @@ impl Flow {
 }
 
 /// Whether a segment is an alert record of TLS and nothing else.
+#[inline]
 fn is_alert(payload: &[u8], length: u32, new: u64) -> bool {
     /// Alert.
     const ALERT: u8 = 21;
@@ -356,6 +362,7 @@ fn is_alert(payload: &[u8], length: u32, new: u64) -> bool {
 }
 
 /// Where the payload of a packet begins, at most five bytes of it, as far as they were captured.
+#[inline]
 pub fn payload_start<'a>(ip: &'a [u8], packet: &Packet) -> &'a [u8] {
     let payload = packet.segment.map_or(0, |segment| segment.payload) as usize;
     let from = (packet.header_bytes as usize).min(ip.len());
@@ -363,6 +370,7 @@ pub fn payload_start<'a>(ip: &'a [u8], packet: &Packet) -> &'a [u8] {
     &ip[from..to]
 }
 
+#[inline]
 fn earliest(known: &mut Option<u64>, at_ns: u64) {
     *known = Some(known.map_or(at_ns, |known| known.min(at_ns)));
 }

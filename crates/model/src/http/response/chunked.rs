@@ -30,6 +30,7 @@ impl Chunk {
 
 impl Reader {
     /// Takes content, or bytes around it until there is content; returns the rest.
+    #[inline]
     pub(super) fn take_chunk<'a>(
         &mut self,
         chunk: Chunk,
@@ -60,6 +61,7 @@ impl Reader {
     }
 
     /// Takes one byte that is no content.
+    #[inline]
     fn step(&mut self, chunk: Chunk, byte: u8, limits: &Limits) -> Result<At, Fault> {
         let wrong = |rule| Err(Fault::Malformed(rule));
         Ok(At::Chunk(match (chunk, byte) {
@@ -98,6 +100,7 @@ impl Reader {
     }
 
     /// Extensions are no content and could go on for ever: they count as part of the heads.
+    #[inline]
     fn take_extension(
         &mut self,
         extension: Extension,
@@ -111,6 +114,7 @@ impl Reader {
         extension.step(byte).map(Chunk::Extension).map_err(Fault::Malformed)
     }
 
+    #[inline]
     fn begin_chunk(&mut self, limits: &Limits) -> Result<At, Fault> {
         if self.left == 0 {
             return Ok(At::Trailers);

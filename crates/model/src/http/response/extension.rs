@@ -28,6 +28,7 @@ pub(super) enum Extension {
 
 impl Extension {
     /// Whether the line may end here.
+    #[inline]
     pub(super) fn may_end(self) -> bool {
         matches!(self, Self::Name | Self::Token | Self::QuotedEnd)
     }
@@ -35,6 +36,7 @@ impl Extension {
     /// Takes one byte that is not the CR of the line's end.
     ///
     /// Errors: the rule that the byte breaks.
+    #[inline]
     pub(super) fn step(self, byte: u8) -> Result<Self, &'static str> {
         let is_blank = matches!(byte, b' ' | b'\t');
         if byte.is_ascii_control() && !is_blank && byte != b'\r' {

@@ -34,6 +34,7 @@ pub(super) enum Framing {
 /// Parses a head from its first byte, and its length; `None`: it is not whole yet.
 ///
 /// Errors: against RFC 9112; [`Fault::HeadLimit`] with more than `fields` fields.
+#[inline]
 pub(super) fn parse(
     bytes: &[u8],
     fields: u32,
@@ -64,6 +65,7 @@ pub(super) fn parse(
 ///
 /// Its field lines follow the rules of those in a head: a lone LF may end a line (section 2.2), a
 /// line may be folded (section 5.2).
+#[inline]
 pub(super) fn parse_trailers(bytes: &[u8], fields: u32) -> Result<Option<(usize, u32)>, Fault> {
     // httparse allows folded lines in responses only; trailers that are not empty are rare enough
     // for a copy behind a status line.
@@ -85,6 +87,7 @@ pub(super) fn parse_trailers(bytes: &[u8], fields: u32) -> Result<Option<(usize,
 
 /// Folded lines are read as one: httparse leaves the line ends and blanks in the value, and
 /// whoever reads a value takes them for blanks (RFC 9112, section 5.2).
+#[inline]
 fn config() -> ParserConfig {
     let mut config = ParserConfig::default();
     config.allow_obsolete_multiline_headers_in_responses(true);
@@ -92,6 +95,7 @@ fn config() -> ParserConfig {
 }
 
 /// How many fields are allowed and possible.
+#[inline]
 fn room(bytes: &[u8], fields: u32) -> usize {
     (fields as usize).min(bytes.len() / FIELD_MIN + 1)
 }
@@ -99,6 +103,7 @@ fn room(bytes: &[u8], fields: u32) -> usize {
 /// Errors: outside, of httparse, which may be met with more room; inside, what counts.
 type Parsed = Result<Result<Option<(usize, Whole)>, Fault>, Error>;
 
+#[inline]
 fn parse_into<'b>(
     bytes: &'b [u8],
     fields: &mut [MaybeUninit<Header<'b>>],
@@ -113,6 +118,7 @@ fn parse_into<'b>(
     }
 }
 
+#[inline]
 fn fault(error: Error) -> Fault {
     Fault::Malformed(match error {
         Error::TooManyHeaders => return Fault::HeadLimit,
@@ -159,6 +165,7 @@ enum Codings {
     Wrong(&'static str),
 }
 
+#[inline]
 fn judge(response: &Response<'_, '_>, to_head: bool) -> Result<Whole, Fault> {
     let (status, minor) = (response.code.unwrap_or_default(), response.version.unwrap_or_default());
     let mut fields = Fields::default();
@@ -193,6 +200,7 @@ fn judge(response: &Response<'_, '_>, to_head: bool) -> Result<Whole, Fault> {
 }
 
 impl Fields {
+    #[inline]
     fn connection(&mut self, value: &[u8]) {
         for option in elements(value) {
             self.close |= option.eq_ignore_ascii_case(b"close");
@@ -202,6 +210,7 @@ impl Fields {
 
     /// Rules 3 to 5 and 8 of RFC 9112, section 6.3; the others do not get here. Where chunked is not
     /// the last coding the content ends where the peer closes (rule 4).
+    #[inline]
     fn framing(&self, minor: u8) -> Result<Framing, Fault> {
         let wrong = |rule| Err(Fault::Malformed(rule));
         match (self.codings, self.length) {
@@ -226,6 +235,7 @@ impl Fields {
 
 impl Length {
     /// Takes one more field: a number, or a list of the same number (section 6.3, rule 5).
+    #[inline]
     fn add(&mut self, value: &[u8]) {
         let mut any = false;
         for text in elements(value) {
@@ -244,6 +254,7 @@ impl Length {
     }
 }
 
+#[inline]
 fn number(digits: &[u8]) -> Result<u64, &'static str> {
     let mut number = 0_u64;
     for &digit in digits {
@@ -260,6 +271,7 @@ fn number(digits: &[u8]) -> Result<u64, &'static str> {
 
 impl Codings {
     /// Takes one more field: a list of codings, in the order in which they were applied.
+    #[inline]
     fn add(&mut self, value: &[u8]) {
         for coding in elements(value) {
             let (name, parameters) = match coding.iter().position(|&byte| byte == b';') {
@@ -286,17 +298,20 @@ impl Codings {
     }
 }
 
+#[inline]
 fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| is_token_byte(*byte))
 }
 
 /// Whether a token may have this byte (RFC 9110, section 5.6.2).
+#[inline]
 pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Elements of a list without the blanks and folds around them; empty ones do not count (RFC 9110,
 /// section 5.6.1.2).
+#[inline]
 fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }

@@ -21,6 +21,7 @@ pub(super) struct Received {
 
 impl Received {
     /// Takes a segment; gives its new payload bytes.
+    #[inline]
     pub(super) fn take(&mut self, segment: &Segment, at_ns: u64, counts: &mut HeadOfLine) -> u64 {
         let first = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
         let end = first.wrapping_add(segment.payload);
@@ -54,6 +55,7 @@ impl Received {
     }
 
     /// What was in order goes on to `end`, and over all that it meets.
+    #[inline]
     fn advance(&mut self, next: u32, end: u32, at_ns: u64, counts: &mut HeadOfLine) -> u64 {
         let mut new = u64::from(end.wrapping_sub(next));
         let mut reached = end;
@@ -80,6 +82,7 @@ impl Received {
     }
 
     /// Keeps a range beyond the first hole; gives how many of its bytes are new.
+    #[inline]
     fn hold(&mut self, first: u32, end: u32) -> u64 {
         let from = self.held.iter().take_while(|(_, to)| is_before(*to, first)).count();
         let met = self.held[from..].iter().take_while(|(begin, _)| !is_before(end, *begin)).count();
@@ -100,6 +103,7 @@ impl Received {
     }
 
     /// Ends the time that is counted so far; what is held on counts from here.
+    #[inline]
     pub(super) fn pause(&mut self, at_ns: u64, counts: &mut HeadOfLine) {
         if let Some(since_ns) = &mut self.since_ns {
             counts.held_ns += at_ns.saturating_sub(*since_ns);
