@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tcptoll_model::record::{Header, Line, Resumed, Summary, Trial, possible};
 use tcptoll_model::stop::ROUNDS_MAX;
 
-use crate::files::{empty, open_own};
+use tcptoll_lab::files::{empty, open_own};
 
 /// Longest record that is read back.
 const RECORD_MAX_BYTES: u64 = 1 << 30;

@@ -33,11 +33,11 @@ pub use self::options::{Progress, Run, RunOptions, StartAt};
 pub use self::points::{MergeOptions, NothingToMerge, merge, summarise_points};
 pub use self::schedule::Schedule;
 use crate::experiments::{Context, Outcome, Start, TrialError};
-use crate::lab::certification::Certificate;
-use crate::lab::{Interrupt, LabError, Machine};
-use crate::messages::Done;
-use crate::passport;
 use crate::record::{Record, Recorder};
+use tcptoll_lab::lab::certification::Certificate;
+use tcptoll_lab::lab::{Interrupt, LabError, Machine};
+use tcptoll_lab::messages::Done;
+use tcptoll_lab::passport;
 
 /// An invalid trial is repeated this often, at most.
 const RERUNS_MAX: u32 = 3;

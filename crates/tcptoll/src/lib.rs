@@ -19,7 +19,7 @@ mod wrap;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tcptoll_engine::lab;
+use tcptoll_lab::lab;
 
 /// The whole program.
 pub fn main() -> ExitCode {

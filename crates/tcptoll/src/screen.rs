@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
-use tcptoll_engine::messages::Live;
 use tcptoll_engine::runner::{ATTEMPTS_MAX, Progress};
+use tcptoll_lab::messages::Live;
 use tcptoll_model::units::human_us;
 use tcptoll_report::TextStyle;
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use tcptoll_engine::standard_output;
+use tcptoll_lab::standard_output;
 
 use crate::cli::Format;
 use crate::exit::Status;

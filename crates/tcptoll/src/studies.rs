@@ -4,8 +4,8 @@
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use tcptoll_engine::experiments::TrialError;
-use tcptoll_engine::files::{is_too_large, read_at_most};
 use tcptoll_engine::runner::{RunError, Schedule};
+use tcptoll_lab::files::{is_too_large, read_at_most};
 use tcptoll_model::experiments::{self, spec::Spec};
 use tcptoll_model::study::error::line_of;
 use tcptoll_model::study::{Study, StudyError, did_you_mean, level_text, suggestion};

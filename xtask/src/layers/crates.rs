@@ -6,8 +6,9 @@ use super::Finding;
 
 /// Crate, and the crates of ours that it may depend on. A new crate must be placed here.
 const CRATES: &[(&str, &[&str])] = &[
-    ("tcptoll", &["tcptoll-engine", "tcptoll-report", "tcptoll-model"]),
-    ("tcptoll-engine", &["tcptoll-kernel", "tcptoll-model", "tcp-heartbeat"]),
+    ("tcptoll", &["tcptoll-engine", "tcptoll-lab", "tcptoll-report", "tcptoll-model"]),
+    ("tcptoll-engine", &["tcptoll-lab", "tcptoll-kernel", "tcptoll-model"]),
+    ("tcptoll-lab", &["tcptoll-kernel", "tcptoll-model", "tcp-heartbeat"]),
     ("tcptoll-report", &["tcptoll-model"]),
     ("tcptoll-kernel", &["tcptoll-model"]),
     ("tcptoll-model", &[]),

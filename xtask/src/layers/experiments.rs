@@ -28,7 +28,7 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("doctor/config/nginx.rs", "stream", "a block of nginx.conf"),
     ("http/url.rs", "http", "the scheme of a URL"),
     ("crates/model/src/page/", "http", "the scheme of a URL"),
-    ("crates/engine/src/load/page/", "http", "the scheme of a URL"),
+    ("crates/lab/src/load/page/", "http", "the scheme of a URL"),
     ("page/options.rs", "keepalive", "an option of `page`: does the server keep connections?"),
     (
         "report/src/experiments/page/mod.rs",

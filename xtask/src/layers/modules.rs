@@ -1,4 +1,4 @@
-//! What one source file may name: levels of the engine, the pure model, `unsafe`, names of files.
+//! What one source file may name: levels of engine and lab, the pure model, `unsafe`, names of files.
 
 use super::Finding;
 use super::source::Name;
@@ -10,9 +10,10 @@ const UNSAFE_FOLDER: &str = "crates/kernel/";
 /// denied, not forbidden, at the top of that library, so that its edge can lift it.
 const UNSAFE_FILES: &[&str] = &["crates/heartbeat/src/kernel.rs", "crates/heartbeat/src/lib.rs"];
 
-const ENGINE: &str = "tcptoll_engine";
-const ENGINE_FOLDER: &str = "crates/engine/src/";
-/// Modules of the engine with their levels: each may name those of a lower level, and itself.
+/// The crates whose modules have levels, and their folders.
+const LEVELLED: [(&str, &str); 2] =
+    [("tcptoll_engine", "crates/engine/src/"), ("tcptoll_lab", "crates/lab/src/")];
+/// Their modules with their levels: each may name those of a lower level, and itself.
 /// A new module must be placed here: a file that is not is an error.
 ///
 /// The lab stands above the host because its init becomes the hosts; a host never knows of a lab.
@@ -21,10 +22,10 @@ const LEVELS: &[(&str, u8)] = &[
     ("experiments", 5),
     ("record", 5),
     ("doctor", 4),
+    ("watch", 3),
     ("lab", 4),
     ("host", 3),
     ("passport", 3),
-    ("watch", 3),
     ("load", 2),
     ("observe", 2),
     ("servers", 2),
@@ -113,16 +114,16 @@ fn impure(tree: &Tree, file: &File, name: &Name) -> Option<String> {
     Some(format!("the model must stay pure: it must not use {}", hit.join("::")))
 }
 
-/// The module of the engine that a file belongs to; none for `lib.rs`, which only lists them.
-fn engine_module(file: &str) -> Option<&str> {
-    let inside = file.strip_prefix(ENGINE_FOLDER)?;
+/// The module that a file belongs to, of those with levels; none for `lib.rs`, which only lists them.
+fn levelled_module(file: &str) -> Option<&str> {
+    let inside = LEVELLED.iter().find_map(|(_, folder)| file.strip_prefix(folder))?;
     let first = inside.split('/').next()?;
     let name = first.strip_suffix(".rs").unwrap_or(first);
     (name != "lib").then_some(name)
 }
 
 fn unplaced(file: &str) -> Option<String> {
-    let name = engine_module(file)?;
+    let name = levelled_module(file)?;
     if LEVELS.iter().any(|(placed, _)| *placed == name) {
         return None;
     }
@@ -132,12 +133,14 @@ fn unplaced(file: &str) -> Option<String> {
 }
 
 fn upward(tree: &Tree, file: &File, name: &Name) -> Option<String> {
-    let from = engine_module(&file.path)?;
+    let from = levelled_module(&file.path)?;
     let (from, level) = LEVELS.iter().find(|(module, _)| *module == from)?;
     let written = tree.absolute(file, name)?;
     // As written, and where a re-export leads.
     let reached = tree.locate(&written);
-    let named = [&written, &reached].into_iter().filter(|module| module.krate == ENGINE);
+    let named = [&written, &reached]
+        .into_iter()
+        .filter(|module| LEVELLED.iter().any(|(krate, _)| module.krate == *krate));
     let (to, its_level) = named
         .filter_map(|module| {
             let first = module.words.first()?;
@@ -157,6 +160,7 @@ mod tests {
         let krate = |folder: &str, name: &str| Krate { folder: folder.into(), name: name.into() };
         let crates = [
             krate("crates/engine", "tcptoll_engine"),
+            krate("crates/lab", "tcptoll_lab"),
             krate("crates/model", "tcptoll_model"),
             krate("crates/report", "tcptoll_report"),
         ];
@@ -172,10 +176,10 @@ mod tests {
 
     #[test]
     fn an_upward_arrow_is_found_with_its_line() {
-        let found = findings("crates/engine/src/lab/veth.rs", "\nuse crate::runner::Plan;\n");
+        let found = findings("crates/lab/src/lab/veth.rs", "\nuse crate::runner::Plan;\n");
         assert_eq!(
             found,
-            ["crates/engine/src/lab/veth.rs:2: lab (level 4) must not name runner (level 6)"]
+            ["crates/lab/src/lab/veth.rs:2: lab (level 4) must not name runner (level 6)"]
         );
     }
 
@@ -183,26 +187,26 @@ mod tests {
     fn a_downward_arrow_a_comment_and_a_text_are_fine() {
         let text = "//! crate::runner\n/* crate::runner */ use crate::clock::Clock;\n\
                     const HINT: &str = \"crate::runner\";";
-        assert!(findings("crates/engine/src/load.rs", text).is_empty());
+        assert!(findings("crates/lab/src/load.rs", text).is_empty());
     }
 
     #[test]
     fn a_group_and_a_path_in_the_middle_of_code_or_of_a_macro_are_seen() {
         let grouped = "use crate::{clock::Clock,\nexperiments::{self,\nconnect}};";
-        assert_eq!(findings("crates/engine/src/observe/mod.rs", grouped).len(), 2);
+        assert_eq!(findings("crates/lab/src/observe/mod.rs", grouped).len(), 2);
         for code in ["crate::lab::up()", "println!(\"{}\", crate::lab::up())", "m! { crate::lab }"]
         {
             let text = format!("fn f() {{ {code}; }}");
-            assert_eq!(findings("crates/engine/src/load.rs", &text).len(), 1, "{code}");
+            assert_eq!(findings("crates/lab/src/load.rs", &text).len(), 1, "{code}");
         }
     }
 
     #[test]
     fn neither_a_rename_nor_a_re_export_hides_an_arrow() {
         let renamed = "use crate as root; fn f() -> root::runner::Plan { todo!() }";
-        assert_eq!(findings("crates/engine/src/load.rs", renamed).len(), 1);
+        assert_eq!(findings("crates/lab/src/load.rs", renamed).len(), 1);
         let found = findings_in(&[
-            ("crates/engine/src/load.rs", "use crate::Plan;"),
+            ("crates/lab/src/load.rs", "use crate::Plan;"),
             ("crates/engine/src/lib.rs", "mod load; mod runner; pub use runner::Plan;"),
             ("crates/engine/src/runner.rs", "pub struct Plan;"),
         ]);
@@ -211,23 +215,23 @@ mod tests {
 
     #[test]
     fn the_lab_makes_hosts_and_a_host_knows_no_lab() {
-        assert!(findings("crates/engine/src/lab/init.rs", "use crate::host;").is_empty());
-        assert_eq!(findings("crates/engine/src/host.rs", "use crate::lab::Lab;").len(), 1);
+        assert!(findings("crates/lab/src/lab/init.rs", "use crate::host;").is_empty());
+        assert_eq!(findings("crates/lab/src/host.rs", "use crate::lab::Lab;").len(), 1);
     }
 
     #[test]
     fn neighbours_of_one_level_do_not_name_each_other() {
-        assert_eq!(findings("crates/engine/src/observe.rs", "use crate::load::X;").len(), 1);
-        assert!(findings("crates/engine/src/load/a.rs", "use crate::load::b;").is_empty());
+        assert_eq!(findings("crates/lab/src/observe.rs", "use crate::load::X;").len(), 1);
+        assert!(findings("crates/lab/src/load/a.rs", "use crate::load::b;").is_empty());
     }
 
     #[test]
     fn super_is_followed_to_where_it_leads() {
-        let file = "crates/engine/src/lab/link/pump.rs";
+        let file = "crates/lab/src/lab/link/pump.rs";
         assert_eq!(findings(file, "use super::super::super::runner::Plan;").len(), 1);
         assert!(findings(file, "use super::super::runner::Plan;").is_empty());
         let inside_a_test_module = "mod tests { use super::runner; }";
-        assert!(findings("crates/engine/src/load.rs", inside_a_test_module).is_empty());
+        assert!(findings("crates/lab/src/load.rs", inside_a_test_module).is_empty());
     }
 
     #[test]
@@ -258,7 +262,7 @@ mod tests {
         }
         let pure = "use std::{net::{IpAddr, Ipv4Addr}, time::Duration}; // std::fs\nuse std::io;";
         assert!(findings(file, pure).is_empty(), "{:?}", findings(file, pure));
-        assert!(findings("crates/engine/src/clock.rs", "use std::time::Instant;").is_empty());
+        assert!(findings("crates/lab/src/clock.rs", "use std::time::Instant;").is_empty());
     }
 
     #[test]

@@ -12,8 +12,8 @@ use tcptoll_model::doctor::seen::Seen;
 use tcptoll_model::watch::{History, Look};
 
 use super::{peers, servers};
-use crate::observe::read_sysctl;
 use crate::watch::{Options, Reader, is_root, new_history};
+use tcptoll_lab::observe::read_sysctl;
 
 /// Time between two looks; of a short examination, a quarter of it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

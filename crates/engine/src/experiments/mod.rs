@@ -27,10 +27,10 @@ use tcptoll_model::share::Share;
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::bench::target::Target;
-use crate::files::Shared;
-use crate::lab::certification::{Certificate, Tolerance};
-use crate::lab::{HostSource, Interrupt, LabError};
-use crate::messages::Done;
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::lab::certification::{Certificate, Tolerance};
+use tcptoll_lab::lab::{HostSource, Interrupt, LabError};
+use tcptoll_lab::messages::Done;
 
 /// Why a trial gave no observation.
 #[derive(Debug, thiserror::Error)]

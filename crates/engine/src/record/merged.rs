@@ -8,7 +8,7 @@ use tcptoll_model::record::{
     Header, Line, Merged, RECORD_VERSION, Resumed, Source, Summary, Trial,
 };
 
-use crate::files::open_own;
+use tcptoll_lab::files::open_own;
 
 use super::{RECORD_MAX_BYTES, ReadError, Whole, whole};
 

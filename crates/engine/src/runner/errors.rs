@@ -4,7 +4,7 @@ use tcptoll_model::record::RECORD_VERSION;
 
 use super::TRIALS_MAX;
 use crate::experiments::TrialError;
-use crate::lab::LabError;
+use tcptoll_lab::lab::LabError;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]

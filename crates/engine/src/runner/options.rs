@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use tcptoll_model::record::Summary;
 
-use crate::lab::certification::Tolerance;
-use crate::messages::Live;
+use tcptoll_lab::lab::certification::Tolerance;
+use tcptoll_lab::messages::Live;
 
 /// Settings of a run that make no difference between arms.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use super::{RunError, TRIALS_MAX};
 use crate::experiments::bench::settings::check_together;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{self, Experiment, Plan, PublicLoad, TrialError};
-use crate::files::Shared;
+use tcptoll_lab::files::Shared;
 
 /// Everything a run is to do.
 pub struct Schedule {

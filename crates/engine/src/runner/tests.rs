@@ -10,8 +10,8 @@ use tcptoll_model::study::Study;
 use tempfile::TempDir;
 
 use super::*;
-use crate::lab::certification::Tolerance;
 use fake::{Asked, Call, EXPECTED_S, Fake, Gives};
+use tcptoll_lab::lab::certification::Tolerance;
 
 /// Two arms, `level a` and `level b`, with `more` of a study file.
 fn study(more: &str) -> Study {

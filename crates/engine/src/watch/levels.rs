@@ -7,7 +7,7 @@ use tcptoll_model::counters::{self, Counters};
 use tcptoll_model::ports;
 use tcptoll_model::watch::{Counted, Limits};
 
-use crate::observe::read_sysctl;
+use tcptoll_lab::observe::read_sysctl;
 
 /// Counters of `snmp` and `netstat`.
 pub(super) fn counters() -> Result<Counters, SysError> {

@@ -5,7 +5,7 @@ use tcptoll_model::printable::line;
 use tcptoll_model::watch::{History, State};
 
 use super::{Options, Reader};
-use crate::clock::boottime_ns;
+use tcptoll_lab::clock::boottime_ns;
 
 /// The memory of a watch that begins now: of this host, which may have been given any bytes for a name.
 pub(crate) fn new_history() -> History {

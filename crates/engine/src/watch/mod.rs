@@ -30,7 +30,7 @@ use self::owners::Owners;
 use self::pace::Pace;
 use self::pairs::Kept;
 use self::table::TableBuilder;
-use crate::clock::{boottime_ns, wall_clock};
+use tcptoll_lab::clock::{boottime_ns, wall_clock};
 
 /// What is watched.
 #[derive(Clone, Debug)]

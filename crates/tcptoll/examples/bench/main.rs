@@ -30,7 +30,7 @@ struct Asked {
 }
 
 fn main() -> ExitCode {
-    if let Some(status) = tcptoll_engine::lab::reexecuted(std::env::args_os()) {
+    if let Some(status) = tcptoll_lab::lab::reexecuted(std::env::args_os()) {
         return ExitCode::from(u8::try_from(status).unwrap_or(1));
     }
     match run() {

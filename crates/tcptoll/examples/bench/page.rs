@@ -44,7 +44,7 @@ impl Page {
 
 /// Says on what machine and beside which versions is measured. `peers`: program and package of each.
 pub(crate) fn environment(page: &mut Page, peers: &[(&str, &str)]) {
-    let passport = tcptoll_engine::passport::read();
+    let passport = tcptoll_lab::passport::read();
     let mut rows = vec![
         ["kernel".to_owned(), passport.kernel],
         ["CPU".to_owned(), format!("{}, {} of them", passport.cpu, passport.cpus)],

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
-use tcptoll_engine::messages::Io;
+use tcptoll_lab::messages::Io;
 use tcptoll_model::record::{Arm, Summary};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::stop::MIN_ROUNDS;

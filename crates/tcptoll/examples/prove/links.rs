@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
-use tcptoll_engine::lab::certification::{Tolerance, certify, echoes, train};
-use tcptoll_engine::lab::plan::Plan;
-use tcptoll_engine::lab::{HostSource as _, Hosts, Interrupt, Machine};
+use tcptoll_lab::lab::certification::{Tolerance, certify, echoes, train};
+use tcptoll_lab::lab::plan::Plan;
+use tcptoll_lab::lab::{HostSource as _, Hosts, Interrupt, Machine};
 use tcptoll_model::link::{LinkSpec, line_bytes};
 use tcptoll_model::stats::{exact_interval, nearest_rank};
 

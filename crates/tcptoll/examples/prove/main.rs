@@ -141,7 +141,7 @@ const GROUPS: &[Group] = &[
 ];
 
 fn main() -> ExitCode {
-    if let Some(status) = tcptoll_engine::lab::reexecuted(std::env::args_os()) {
+    if let Some(status) = tcptoll_lab::lab::reexecuted(std::env::args_os()) {
         return ExitCode::from(u8::try_from(status).unwrap_or(1));
     }
     let wanted: Vec<String> = std::env::args().skip(1).collect();

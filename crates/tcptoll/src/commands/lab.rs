@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tcptoll_engine::lab::certification::{Tolerance, certify};
-use tcptoll_engine::lab::plan::Plan;
-use tcptoll_engine::lab::{Handle, HostSource as _, Interrupt, LabError, Machine};
-use tcptoll_engine::messages::{Count, Launch, Run, SetSysctls, Watch};
-use tcptoll_engine::observe::parse_sysctl;
+use tcptoll_lab::lab::certification::{Tolerance, certify};
+use tcptoll_lab::lab::plan::Plan;
+use tcptoll_lab::lab::{Handle, HostSource as _, Interrupt, LabError, Machine};
+use tcptoll_lab::messages::{Count, Launch, Run, SetSysctls, Watch};
+use tcptoll_lab::observe::parse_sysctl;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::units::human_us;
 

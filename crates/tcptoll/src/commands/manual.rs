@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::CommandFactory;
-use tcptoll_engine::files::{Mark, write_own};
+use tcptoll_lab::files::{Mark, write_own};
 use tcptoll_model::study::suggestion;
 
 use crate::cli::Cli;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tcptoll_engine::load::idle::group::Group;
-use tcptoll_engine::messages::{Check, IdleReport, IdleSpec, Look};
-use tcptoll_engine::observe::read_sysctl;
+use tcptoll_lab::load::idle::group::Group;
+use tcptoll_lab::messages::{Check, IdleReport, IdleSpec, Look};
+use tcptoll_lab::observe::read_sysctl;
 use tcptoll_model::checking::{Checking, Mechanism, probe_seconds};
 use tcptoll_model::units::{human_count, parse_time};
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::runner::Run;
+use tcptoll_lab::lab::Interrupt;
 use tcptoll_model::record::Summary;
 use tcptoll_report::{TextStyle, printable};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tcptoll_engine::passport;
+use tcptoll_lab::passport;
 
 /// What the environment of the build said of it. None: it was built by hand.
 const COMMIT: Option<&str> = option_env!("TCPTOLL_COMMIT");

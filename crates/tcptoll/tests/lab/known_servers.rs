@@ -9,13 +9,13 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 
-use tcptoll_engine::channel::Channel;
-use tcptoll_engine::lab::plan::Plan;
-use tcptoll_engine::lab::{Handle, LAB_COMMAND};
-use tcptoll_engine::messages::{
+use tcptoll_kernel::process::spawn_with;
+use tcptoll_lab::channel::Channel;
+use tcptoll_lab::lab::plan::Plan;
+use tcptoll_lab::lab::{Handle, LAB_COMMAND};
+use tcptoll_lab::messages::{
     Launch, Observe, Run, ServerKind, ServerSpec, Serving, SetSysctls, Snapshot,
 };
-use tcptoll_kernel::process::spawn_with;
 
 use crate::isolation::{MARK, gone_soon};
 use crate::support::{Folder, lacks};

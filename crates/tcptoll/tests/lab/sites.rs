@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use tcptoll_engine::messages::{ServerKind, ServerSpec, TakeSpan, UPLOAD_MAX, Upload, Watch};
+use tcptoll_lab::messages::{ServerKind, ServerSpec, TakeSpan, UPLOAD_MAX, Upload, Watch};
 use tcptoll_model::page::resource::Kind;
 use tcptoll_model::page::site::{MadePage, Site};
 use tcptoll_model::wire::Span;

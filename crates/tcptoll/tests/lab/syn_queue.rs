@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use tcptoll_engine::channel::Channel;
-use tcptoll_engine::lab::{HOST_COMMAND, Handle, LAB_COMMAND, plan::Plan};
-use tcptoll_engine::messages::KeepHalfOpen;
 use tcptoll_kernel::process::spawn_with;
+use tcptoll_lab::channel::Channel;
+use tcptoll_lab::lab::{HOST_COMMAND, Handle, LAB_COMMAND, plan::Plan};
+use tcptoll_lab::messages::KeepHalfOpen;
 use tcptoll_model::record::{Arm, ListenerQueue, Queues, Summary};
 
 use crate::support::{

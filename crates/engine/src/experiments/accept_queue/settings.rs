@@ -11,7 +11,7 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::opening::Flow;
 use crate::experiments::bench::settings::{LabSpec, Reader, WarmUp, time_above_zero, wrong};
-use crate::load::greet::LISTENERS_MAX;
+use tcptoll_lab::load::greet::LISTENERS_MAX;
 
 /// The most connections one trial opens.
 const COUNT_MAX: u64 = 1_000_000;

@@ -19,8 +19,8 @@ use crate::experiments::bench::queue_load::{QueueLoad, measured};
 use crate::experiments::bench::queues::balance_of;
 use crate::experiments::bench::settings::WarmUp;
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Hosts, LabError};
-use crate::messages::{ConnectLoad, ConnectReport, Greet, Rows, Watch};
+use tcptoll_lab::lab::{Hosts, LabError};
+use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, Rows, Watch};
 
 /// Time between two connections to the same further listener.
 const FURTHER_EVERY: Duration = Duration::from_millis(100);

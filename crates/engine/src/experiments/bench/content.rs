@@ -14,9 +14,9 @@ use tcptoll_model::units::parse_size;
 use super::settings::{Reader, wrong};
 use super::target::Target;
 use crate::experiments::TrialError;
-use crate::files::{Shared, is_too_large, read_at_most};
-use crate::lab::{Handle, Interrupt};
-use crate::messages::{LoadPage, PageStart, ServerSpec, Serving, Upload, Visit};
+use tcptoll_lab::files::{Shared, is_too_large, read_at_most};
+use tcptoll_lab::lab::{Handle, Interrupt};
+use tcptoll_lab::messages::{LoadPage, PageStart, ServerSpec, Serving, Upload, Visit};
 
 /// Longest HAR file, bytes: one of a large page with all its content has some tens of MiB.
 const HAR_MAX: u64 = 256 << 20;

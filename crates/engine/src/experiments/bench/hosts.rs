@@ -11,10 +11,10 @@ use tcptoll_model::warning::Warning;
 use super::notes::Notes;
 use super::settings::LabSpec;
 use crate::experiments::{Context, TrialError};
-use crate::lab::certification::{Certificate, certify};
-use crate::lab::plan::{Addresses, Plan, client_address};
-use crate::lab::{Handle, Hosts, Interrupt, LabError};
-use crate::messages::{
+use tcptoll_lab::lab::certification::{Certificate, certify};
+use tcptoll_lab::lab::plan::{Addresses, Plan, client_address};
+use tcptoll_lab::lab::{Handle, Hosts, Interrupt, LabError};
+use tcptoll_lab::messages::{
     Calibrate, Count, Counted, Launch, Observe, ReadSysctls, Rows, SetSysctls, Settle, Snapshot,
     TakeWorkers, WorkersSeen,
 };

@@ -15,10 +15,10 @@ use tcptoll_model::validity::{self, End, Finding};
 use tcptoll_model::warning::Warning;
 use tcptoll_model::wire::AckDelays;
 
-use crate::clock::ClockChange;
 use crate::experiments::Outcome;
-use crate::lab::certification::histogram;
-use crate::messages::{Counted, Snapshot};
+use tcptoll_lab::clock::ClockChange;
+use tcptoll_lab::lab::certification::histogram;
+use tcptoll_lab::messages::{Counted, Snapshot};
 
 /// CPU time below which user and system are not told apart: 20 ticks.
 const SPLIT_MIN_US: u64 = 200_000;

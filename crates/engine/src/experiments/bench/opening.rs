@@ -18,8 +18,10 @@ use tcptoll_model::validity::{self, ClosedLoop};
 
 use super::notes::{Notes, mean_us, path_sample, quantile_us};
 use crate::experiments::{Context, TrialError};
-use crate::lab::{Begun, Handle, Hosts, Interrupt, LabError};
-use crate::messages::{ConnectLoad, ConnectReport, Done, Greet, GreetReport, ReadQueue, Rows};
+use tcptoll_lab::lab::{Begun, Handle, Hosts, Interrupt, LabError};
+use tcptoll_lab::messages::{
+    ConnectLoad, ConnectReport, Done, Greet, GreetReport, ReadQueue, Rows,
+};
 
 /// In a pause slots are empty on purpose and what began before it goes on; where that is more than
 /// a fiftieth of the operations, the number of concurrent operations says nothing.
@@ -75,7 +77,7 @@ pub(in crate::experiments) fn end_greeting(
 }
 
 /// What the server host recorded of its listeners' queues since
-/// [`WatchQueues`](crate::messages::WatchQueues): those at these addresses, in this order.
+/// [`WatchQueues`](tcptoll_lab::messages::WatchQueues): those at these addresses, in this order.
 ///
 /// Errors: one of them was not recorded.
 pub(in crate::experiments) fn recorded_queues(

@@ -13,11 +13,11 @@ use super::hosts::{observe, read_sysctls};
 use super::notes::Notes;
 use super::settings::LabSpec;
 use crate::experiments::{Context, TrialError};
-use crate::lab::certification::histogram;
-use crate::lab::remote::{RemoteSpec, SshAddress};
-use crate::lab::{Handle, Hosts, LabError};
-use crate::messages::{AskClock, AskRoute, Reflect, ShiftClock, Snapshot, Token};
-use crate::observe::is_same_value;
+use tcptoll_lab::lab::certification::histogram;
+use tcptoll_lab::lab::remote::{RemoteSpec, SshAddress};
+use tcptoll_lab::lab::{Handle, Hosts, LabError};
+use tcptoll_lab::messages::{AskClock, AskRoute, Reflect, ShiftClock, Snapshot, Token};
+use tcptoll_lab::observe::is_same_value;
 
 /// Connections that a load opened: tried, established.
 pub(in crate::experiments) type Opened = (u64, u64);

@@ -35,11 +35,11 @@ use super::notes::{Notes, Span};
 use super::path::{self, Opened};
 use super::settings::LabSpec;
 use super::target::Target;
-use crate::clock::ClockWatch;
 use crate::experiments::{Context, TrialError};
-use crate::lab::certification::echoes;
-use crate::lab::{Hosts, LabError};
-use crate::messages::{Forget, Rows, Watch, WatchListener};
+use tcptoll_lab::clock::ClockWatch;
+use tcptoll_lab::lab::certification::echoes;
+use tcptoll_lab::lab::{Hosts, LabError};
+use tcptoll_lab::messages::{Forget, Rows, Watch, WatchListener};
 
 /// Echoes on the way to a target, and the time between two, ns.
 const TARGET_ECHOES: (u16, u64) = (20, 20_000_000);

@@ -14,8 +14,8 @@ use tcptoll_model::warning::Warning;
 
 use super::hosts::read_sysctls;
 use super::notes::Notes;
-use crate::lab::{Handle, LabError};
-use crate::messages::Opened;
+use tcptoll_lab::lab::{Handle, LabError};
+use tcptoll_lab::messages::Opened;
 
 /// A SYN that is answered later than this is retransmitted, although nobody dropped it.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(900);

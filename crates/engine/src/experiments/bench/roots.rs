@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::experiments::TrialError;
-use crate::lab::LabError;
+use tcptoll_lab::lab::LabError;
 
 /// A file of root certificates for the client; it goes with the trial.
 pub(in crate::experiments) struct RootsFile(PathBuf);

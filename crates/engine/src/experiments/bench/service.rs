@@ -5,8 +5,8 @@
 use std::net::SocketAddr;
 
 use crate::experiments::TrialError;
-use crate::lab::{Begun, Hosts, LabError};
-use crate::messages::Service;
+use tcptoll_lab::lab::{Begun, Hosts, LabError};
+use tcptoll_lab::messages::Service;
 
 /// A server that listens on one address of the server host.
 pub(in crate::experiments) struct Server<O: Service> {

@@ -15,10 +15,10 @@ use tcptoll_model::units::{parse_count, parse_time};
 use tcptoll_model::warning::Warning;
 
 use crate::experiments::TrialError;
-use crate::lab::remote::{Reach, RemoteSpec, SshAddress};
-use crate::messages::ServerKind;
-use crate::observe::{parse_sysctl, read_sysctl};
-use crate::servers;
+use tcptoll_lab::lab::remote::{Reach, RemoteSpec, SshAddress};
+use tcptoll_lab::messages::ServerKind;
+use tcptoll_lab::observe::{parse_sysctl, read_sysctl};
+use tcptoll_lab::servers;
 
 /// Silence after which a host is lost: longer than a lost packet takes, and no longer than somebody waits.
 const DEAD_AFTER_MIN: Duration = Duration::from_secs(1);

@@ -18,8 +18,8 @@ use tcptoll_model::warning::Warning;
 use super::notes::{Notes, path_sample};
 use super::settings::{Reader, wrong};
 use crate::experiments::{Context, TrialError};
-use crate::lab::Hosts;
-use crate::messages::{
+use tcptoll_lab::lab::Hosts;
+use tcptoll_lab::messages::{
     Done, Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
 };
 
@@ -413,7 +413,7 @@ fn differences(name: &str, way: &Way) -> Vec<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::Carried;
+    use tcptoll_lab::messages::Carried;
 
     #[test]
     fn cpu_per_gigabyte_is_of_all_bytes_in_the_window_and_of_no_moment() {

@@ -18,7 +18,7 @@ use self::trial::ConnectTrial;
 use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
-use crate::files::Shared;
+use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Connect;

@@ -3,8 +3,8 @@
 use super::trial::ConnectTrial;
 use crate::experiments::bench::notes::{Span, path_sample, set_cpu};
 use crate::experiments::bench::opening::{Flow, take_opened};
-use crate::lab::certification::median;
-use crate::messages::ConnectReport;
+use tcptoll_lab::lab::certification::median;
+use tcptoll_lab::messages::ConnectReport;
 use tcptoll_model::experiments::connect::expectation::expectation;
 
 impl ConnectTrial<'_> {

@@ -1,7 +1,7 @@
 //! What `connect` says of a target that answered nothing.
 
 use crate::experiments::bench::unreached::Unreached;
-use crate::messages::ConnectReport;
+use tcptoll_lab::messages::ConnectReport;
 
 /// Why a target gave nothing, with what to do about it.
 pub(super) fn nothing_reached(name: &str, report: &ConnectReport) -> String {

@@ -3,7 +3,7 @@
 use super::trial::ConnectTrial;
 use crate::experiments::bench::opening::{Trace, drive, end_greeting, warmed};
 use crate::experiments::{Context, TrialError};
-use crate::lab::{Hosts, LabError};
+use tcptoll_lab::lab::{Hosts, LabError};
 
 impl ConnectTrial<'_> {
     /// Opens connections for caches, routes and branch predictors: to the server that is measured

@@ -18,8 +18,8 @@ use tcptoll_model::ports::{ClientCloses, HalfClosed, PortSettings, forecast};
 use tcptoll_model::warning::Warning;
 
 use crate::experiments::bench::notes::{Notes, Span};
-use crate::lab::{Handle, LabError};
-use crate::messages::{ClosedSockets, CountClosed, HttpReport};
+use tcptoll_lab::lab::{Handle, LabError};
+use tcptoll_lab::messages::{ClosedSockets, CountClosed, HttpReport};
 
 /// A socket is in TIME-WAIT for 60 s (`TCP_TIMEWAIT_LEN`): of a load that is counted sooner none has
 /// gone, with a second to spare.
@@ -200,7 +200,7 @@ fn revise_forecast(notes: &mut Notes, ports: &mut PortSettings, ours: &ClosedSoc
 
 /// How much a counter grew.
 fn grew(span: Span<'_>, name: &str) -> u64 {
-    let of = |snapshot: &crate::messages::Snapshot| snapshot.counters.get(name).copied();
+    let of = |snapshot: &tcptoll_lab::messages::Snapshot| snapshot.counters.get(name).copied();
     let (before, after) = (of(span.before).unwrap_or(0), of(span.after).unwrap_or(0));
     u64::try_from(after.saturating_sub(before)).unwrap_or(0)
 }

@@ -11,7 +11,7 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::kept::Kept;
 use crate::experiments::bench::settings::{LabSpec, Reader, wrong};
 use crate::experiments::bench::target::Target;
-use crate::messages::ServerKind;
+use tcptoll_lab::messages::ServerKind;
 
 /// Where the two ends stand.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub enum LabServer {
     Command(String, Option<u16>),
 }
 
-/// A server known by its name; see [`crate::messages::ServerSpec`].
+/// A server known by its name; see [`tcptoll_lab::messages::ServerSpec`].
 #[derive(Clone, Debug)]
 pub struct KnownServer {
     /// Which.

@@ -12,7 +12,7 @@ use crate::experiments::SplitPlan;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::settings::WarmUp;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
-use crate::messages::{Io, ServerKind};
+use tcptoll_lab::messages::{Io, ServerKind};
 
 /// Warm-up and measured time of a trial, unless told otherwise.
 const WARM_UP: Duration = Duration::from_millis(200);

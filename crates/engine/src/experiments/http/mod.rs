@@ -19,7 +19,7 @@ use self::settings::HttpSettings;
 use self::trial::HttpTrial;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, SplitPlan, TrialError};
-use crate::files::Shared;
+use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Http;

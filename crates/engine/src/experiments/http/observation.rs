@@ -19,7 +19,7 @@ use tcptoll_model::warning::Warning;
 
 use super::trial::{Driven, HttpTrial, sent};
 use crate::experiments::bench::notes::{Span, mean_us, path_sample, quantile_us, segments_sent};
-use crate::messages::{HttpReport, Rates};
+use tcptoll_lab::messages::{HttpReport, Rates};
 
 /// From so many connections on, the memory that the load added is that of connections: fewer do
 /// not stand out from its buffers.

@@ -11,8 +11,8 @@ use tcptoll_model::warning::Warning;
 use super::ends::Ends;
 use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{Reader, wrong};
-use crate::files::{Shared, is_too_large, read_at_most};
-use crate::messages::HttpRequests;
+use tcptoll_lab::files::{Shared, is_too_large, read_at_most};
+use tcptoll_lab::messages::HttpRequests;
 
 /// Longest content of a request, bytes.
 const BODY_MAX: u64 = 1 << 20;

@@ -21,8 +21,8 @@ use crate::experiments::bench::roots::RootsFile;
 use crate::experiments::bench::settings::{WarmUp, wrong};
 use crate::experiments::bench::unreached::{NO_ANSWER, Unreached};
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Handle, Hosts};
-use crate::messages::{
+use tcptoll_lab::lab::{Handle, Hosts};
+use tcptoll_lab::messages::{
     ClosedSockets, Done, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad,
     Upload, Watch,
 };

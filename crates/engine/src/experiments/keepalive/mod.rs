@@ -16,7 +16,7 @@ use self::trial::KeepaliveTrial;
 use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
-use crate::files::Shared;
+use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Keepalive;

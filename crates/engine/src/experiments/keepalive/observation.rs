@@ -17,7 +17,7 @@ use super::settings::{Fault, Side};
 use super::stage::Ports;
 use super::trial::{FaultResult, KeepaliveTrial, Seen};
 use crate::experiments::bench::notes::path_sample;
-use crate::messages::{Counted, IdleReport};
+use tcptoll_lab::messages::{Counted, IdleReport};
 
 /// From so many connections on the CPU of the machine is told for each thousand.
 const MANY: u64 = 10_000;

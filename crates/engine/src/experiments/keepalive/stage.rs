@@ -13,8 +13,8 @@ use tcptoll_model::counters::CpuTimes;
 
 use super::settings::{KeepaliveSettings, Side};
 use crate::experiments::TrialError;
-use crate::lab::{Handle, Hosts, Interrupt, LabError};
-use crate::messages::{
+use tcptoll_lab::lab::{Handle, Hosts, Interrupt, LabError};
+use tcptoll_lab::messages::{
     Began, Check, Counted, FaultPorts, IdleReport, IdleSpec, Look, LookAway, Made, Make, Order,
     Peek, ReadCpu, ReadSocketMemory, Rest, ToGroup,
 };

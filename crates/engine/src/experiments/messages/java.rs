@@ -25,8 +25,8 @@ use crate::experiments::bench::service::not_started;
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::bench::transfer::{self, Ended, round_trip};
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Begun, Handle, Hosts, LabError};
-use crate::messages::{Carried, Launch, Perform, Rows, SocketsGot, TransferReport, Watch};
+use tcptoll_lab::lab::{Begun, Handle, Hosts, LabError};
+use tcptoll_lab::messages::{Carried, Launch, Perform, Rows, SocketsGot, TransferReport, Watch};
 
 /// The program, as it comes with tcptoll.
 const SOURCE: &str = include_str!("../../../java/Messages.java");

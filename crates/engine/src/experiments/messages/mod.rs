@@ -16,7 +16,7 @@ use self::one_way::OneWayTrial;
 use self::settings::{MessagesSettings, Program};
 use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::{Context, Experiment, Outcome, Plan, TrialError};
-use crate::files::Shared;
+use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Messages;

@@ -17,7 +17,7 @@ use super::settings::{MessagesSettings, Program, coalesce_name};
 use crate::experiments::bench::notes::{Notes, mean_us, path_sample, segments_sent};
 use crate::experiments::bench::procedure::Seen;
 use crate::experiments::bench::transfer::{Ended, goodput, quiet_us, warn_of_buffers};
-use crate::messages::{
+use tcptoll_lab::messages::{
     AnswersReport, Coalesce, ExchangeReport, SocketSettings, SocketsGot, TransferReport,
 };
 
@@ -241,7 +241,7 @@ pub(super) fn take_acks(notes: &mut Notes, delays: Option<AckDelays>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::Carried;
+    use tcptoll_lab::messages::Carried;
 
     fn report(messages: u64, errors: &[(&str, u64)]) -> TransferReport {
         let carried = Carried { messages, ..Carried::default() };

@@ -10,8 +10,8 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::service::Server;
 use crate::experiments::bench::transfer::{self, Bulk, Ended, OneWay, round_trip};
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::Hosts;
-use crate::messages::{Receiving, Rows, Sending, TransferReport, TransferServer, Watch};
+use tcptoll_lab::lab::Hosts;
+use tcptoll_lab::messages::{Receiving, Rows, Sending, TransferReport, TransferServer, Watch};
 
 /// One arm, being run.
 pub(super) struct OneWayTrial<'a> {

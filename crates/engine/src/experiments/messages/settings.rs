@@ -10,7 +10,7 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::OVERHEAD_S;
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
 use crate::experiments::bench::transfer::{self, WINDOW_MIN, buffer, warm_up};
-use crate::messages::{Coalesce, SocketSettings};
+use tcptoll_lab::messages::{Coalesce, SocketSettings};
 
 /// The largest message, bytes: the sender holds one in memory.
 const MESSAGE_MAX: (u64, &str) = (64 << 20, "64M");

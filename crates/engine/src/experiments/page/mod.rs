@@ -13,7 +13,7 @@ use self::settings::{Ends, PageSettings};
 use self::trial::PageTrial;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
-use crate::files::Shared;
+use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Page;

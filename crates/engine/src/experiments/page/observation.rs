@@ -21,7 +21,7 @@ use tcptoll_model::stats::Histogram;
 use super::settings::Ends;
 use super::trial::{Loaded, PageTrial};
 use crate::experiments::bench::procedure::Seen;
-use crate::lab::certification::median;
+use tcptoll_lab::lab::certification::median;
 
 /// Bytes of a response's head where the wire did not count them: those of Apache and nginx have 250 to 330.
 const HEAD_BYTES: u64 = 300;

@@ -13,8 +13,8 @@ use crate::experiments::bench::content::{Content, Manner};
 use crate::experiments::bench::kept::Kept;
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
 use crate::experiments::bench::target::Target;
-use crate::files::Shared;
-use crate::messages::{PageUser, ServerKind};
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::messages::{PageUser, ServerKind};
 
 /// Loads of one trial, at most.
 const LOADS_MAX: u64 = 1_000;

@@ -12,8 +12,8 @@ use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::roots::RootsFile;
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::Hosts;
-use crate::messages::{
+use tcptoll_lab::lab::Hosts;
+use tcptoll_lab::messages::{
     LoadPage, NextPage, PageUser, ServerSpec, Serving, TakeSpan, TlsLoad, Visit, Watch,
 };
 

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use super::*;
-use crate::lab::HostSource;
-use crate::lab::conversation::{Recording, Replay, Script};
+use tcptoll_lab::lab::HostSource;
+use tcptoll_lab::lab::conversation::{Recording, Replay, Script};
 
 /// Seed of the trials.
 const SEED: u64 = 7;

@@ -22,13 +22,13 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::{LabSpec, Reader, check_congestion, time_above_zero};
 use crate::experiments::bench::transfer::buffer;
 use crate::experiments::{Context, Outcome, Plan, TrialError};
-use crate::files::Shared;
-use crate::lab::{Hosts, LabError};
-use crate::messages::{
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::lab::{Hosts, LabError};
+use tcptoll_lab::messages::{
     Filled, Held, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, MemoryPicture,
     ReadMemory, SocketSettings, SocketsGot, Watch,
 };
-use crate::observe::read_sysctl;
+use tcptoll_lab::observe::read_sysctl;
 
 /// The most connections; the limit of open files is usually below.
 const CONNECTIONS_MAX: u64 = 100_000;

@@ -14,7 +14,7 @@ use self::settings::StreamSettings;
 use self::trial::StreamTrial;
 use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::{Context, Experiment, Outcome, Plan, TrialError};
-use crate::files::Shared;
+use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Stream;

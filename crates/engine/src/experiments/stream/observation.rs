@@ -10,7 +10,7 @@ use tcptoll_model::record::{Transfer, Way};
 use super::trial::StreamTrial;
 use crate::experiments::bench::procedure::Seen;
 use crate::experiments::bench::transfer::{self, Ended, cpu_s_per_gb, goodput};
-use crate::messages::TransferReport;
+use tcptoll_lab::messages::TransferReport;
 
 impl StreamTrial<'_> {
     pub(super) fn take_reports(&mut self, client: &TransferReport) {

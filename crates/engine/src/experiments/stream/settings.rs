@@ -12,7 +12,7 @@ use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wron
 use crate::experiments::bench::transfer::{
     Bulk, OneWay, WINDOW_MIN, buffer, round_trip, size, warm_up,
 };
-use crate::messages::{Coalesce, Receiving, Sending, SocketSettings};
+use tcptoll_lab::messages::{Coalesce, Receiving, Sending, SocketSettings};
 
 /// The most concurrent connections.
 const STREAMS_MAX: u64 = 1_000;
@@ -204,7 +204,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::messages::Flow;
+    use tcptoll_lab::messages::Flow;
 
     fn read(pairs: &[(&str, &str)]) -> Result<StreamSettings, String> {
         let settings =

@@ -9,8 +9,8 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::service::Server;
 use crate::experiments::bench::transfer;
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::Hosts;
-use crate::messages::{Rows, TransferReport, TransferServer, Watch};
+use tcptoll_lab::lab::Hosts;
+use tcptoll_lab::messages::{Rows, TransferReport, TransferServer, Watch};
 
 /// One arm, being run.
 pub(super) struct StreamTrial<'a> {

@@ -1,7 +1,7 @@
 //! What happens to ordinary clients when a listener's SYN queue is full of half-open requests, with and
 //! without SYN cookies?
 //!
-//! The peer that fills the queue exists in a lab only; see [`crate::load::half_open`].
+//! The peer that fills the queue exists in a lab only; see [`tcptoll_lab::load::half_open`].
 
 mod observation;
 pub mod settings;

@@ -11,7 +11,7 @@ use super::trial::SynQueueTrial;
 use crate::experiments::bench::procedure::Seen;
 use crate::experiments::bench::queue_load::QueueLoad;
 use crate::experiments::bench::queues::balance_of;
-use crate::messages::ConnectReport;
+use tcptoll_lab::messages::ConnectReport;
 
 /// A source that sends again within this keeps its request: the request's first timer runs for 1 s.
 const KEPT_WITHIN: Duration = Duration::from_millis(900);

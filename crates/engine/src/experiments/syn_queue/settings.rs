@@ -11,8 +11,8 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::opening::Flow;
 use crate::experiments::bench::settings::{LabSpec, Reader, number, time_above_zero, wrong};
-use crate::lab::plan::is_silent;
-use crate::load::half_open::{AGAIN_MIN, FIRST_PASS, RATE_MAX};
+use tcptoll_lab::lab::plan::is_silent;
+use tcptoll_lab::load::half_open::{AGAIN_MIN, FIRST_PASS, RATE_MAX};
 
 /// The most connections one trial opens.
 const COUNT_MAX: u64 = 1_000_000;

@@ -14,8 +14,8 @@ use crate::experiments::bench::opening::{Trace, drive_measured};
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::queue_load::QueueLoad;
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Handle, Hosts, LabError};
-use crate::messages::{
+use tcptoll_lab::lab::{Handle, Hosts, LabError};
+use tcptoll_lab::messages::{
     ConnectLoad, ConnectReport, EndHalfOpen, Greet, HalfOpenReport, KeepHalfOpen, Rows, Watch,
 };
 

@@ -11,8 +11,8 @@ use tcptoll_model::units::{parse_count, parse_share, parse_time};
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{DEFAULT_PORTS, OVERHEAD_S, PORT_S};
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
-use crate::lab::plan::{Addresses, client_address};
-use crate::messages::{CloseFirst, WORKERS_MAX};
+use tcptoll_lab::lab::plan::{Addresses, client_address};
+use tcptoll_lab::messages::{CloseFirst, WORKERS_MAX};
 
 /// The most operations of one trial.
 const COUNT_MAX: u64 = 10_000_000;

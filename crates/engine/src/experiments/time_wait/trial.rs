@@ -13,8 +13,8 @@ use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Begun, Hosts, LabError};
-use crate::messages::{
+use tcptoll_lab::lab::{Begun, Hosts, LabError};
+use tcptoll_lab::messages::{
     CloseFirst, ClosedSockets, CountClosed, Done, Echo, EchoReport, Rows, ShortLoad, ShortReport,
     Watch,
 };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tcptoll_kernel::process::kill_group;
 
 use crate::experiments::TrialError;
-use crate::lab::{Interrupt, LabError};
+use tcptoll_lab::lab::{Interrupt, LabError};
 
 /// How long the command may take.
 const LIMIT: Duration = Duration::from_mins(2);

@@ -15,7 +15,7 @@ use self::settings::{Ends, VisitorSettings};
 use self::trial::VisitorTrial;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
-use crate::files::Shared;
+use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct VisitorsOfASite;

@@ -17,7 +17,7 @@ use super::expected::Alone;
 use super::trial::{Came, Limit, VisitorTrial};
 use crate::experiments::bench::notes::{quantile_us, set_cpu};
 use crate::experiments::bench::procedure::Seen;
-use crate::messages::{PageSeen, ServerKind, WorkerSample};
+use tcptoll_lab::messages::{PageSeen, ServerKind, WorkerSample};
 
 /// Visitors that come later than this share of a page's time are late.
 const LATE_SHARE: f64 = 0.05;

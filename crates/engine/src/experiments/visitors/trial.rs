@@ -13,12 +13,12 @@ use crate::experiments::bench::hosts::{PortsNeeded, workers_seen};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Hosts, LabError};
-use crate::messages::{
+use tcptoll_lab::lab::{Hosts, LabError};
+use tcptoll_lab::messages::{
     ConnectionSeen, Done, LoadPage, LoadVisits, PageSeen, PageUser, Rows, ServerLimits, ServerSpec,
     Serving, TlsLoad, VisitPart, VisitsReport, Watch, WatchMemory, WatchWorkers, WorkersSeen,
 };
-use crate::servers::memory::{self, KeptGroup};
+use tcptoll_lab::servers::memory::{self, KeptGroup};
 
 /// Port of the lab's server.
 const PORT: u16 = 8080;

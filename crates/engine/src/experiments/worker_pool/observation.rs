@@ -19,7 +19,7 @@ use super::recovery::recovery_s;
 use super::trial::{BACKEND_GROUP, Driven, LOCAL_GROUP, PoolTrial};
 use crate::experiments::bench::notes::{mean_us, path_sample, quantile_us, set_cpu};
 use crate::experiments::bench::procedure::Seen;
-use crate::messages::{GROUP_LATENCY, GroupReport, HttpReport, WorkerSample};
+use tcptoll_lab::messages::{GROUP_LATENCY, GroupReport, HttpReport, WorkerSample};
 
 /// Points of a series of the status page.
 const POINTS: usize = 400;
@@ -270,7 +270,7 @@ fn recorded(group: &GroupReport) -> RequestGroup {
         let rate = completed as f64 / width_s;
         [at as f64 * width_s, rate, rate, rate]
     };
-    let latency = |(at, slice): (usize, &crate::messages::GroupSlice)| {
+    let latency = |(at, slice): (usize, &tcptoll_lab::messages::GroupSlice)| {
         let [least, sum, greatest] = slice.latency_ns.filter(|_| slice.ok > 0)?;
         let us = |ns: u64| ns as f64 / 1e3;
         Some([at as f64 * width_s, us(least), us(sum) / slice.ok as f64, us(greatest)])
@@ -319,7 +319,7 @@ fn peak_within(series: &Series, [from_s, until_s]: [f64; 2]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::GroupSlice;
+    use tcptoll_lab::messages::GroupSlice;
 
     #[test]
     fn a_series_of_another_beginning_is_moved_and_what_came_before_left_out() {

@@ -2,7 +2,7 @@
 //!
 //! It looks at slices of the window by when requests were due. Pure: nothing is measured here.
 
-use crate::messages::{GroupReport, GroupSlice};
+use tcptoll_lab::messages::{GroupReport, GroupSlice};
 
 /// Recovery is over when this many slices in a row are fast: one fast slice among slow ones is
 /// chance.

@@ -18,8 +18,8 @@ use crate::experiments::bench::opening::recorded_queues;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Handle, Hosts, LabError};
-use crate::messages::{
+use tcptoll_lab::lab::{Handle, Hosts, LabError};
+use tcptoll_lab::messages::{
     BackendKind, BackendServing, BackendSpec, Done, FrontServing, FrontSpec, GroupReport, HttpLoad,
     HttpReport, HttpRequests, Io, Rows, Stall, Stalled, UPLOAD_MAX, Upload, Watch, WatchQueues,
     WatchWorkers, WorkersSeen,

@@ -8,8 +8,8 @@ use tcptoll_model::study::{PlannedArm, Settings};
 
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
-use crate::files::Shared;
-use crate::lab::{Interrupt, LabError};
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::lab::{Interrupt, LabError};
 
 /// One trial, as the experiment sees it.
 pub(super) struct Call<'a> {

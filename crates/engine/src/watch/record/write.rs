@@ -9,7 +9,7 @@ use std::time::Duration;
 use tcptoll_model::watch::{Recording, State, WatchHeader, WatchLine, WatchStopped, WatchSummary};
 
 use super::join::{Joined, rewrite};
-use crate::clock::{boottime_ns, monotonic_ns};
+use tcptoll_lab::clock::{boottime_ns, monotonic_ns};
 
 /// The smallest limit: a single interval with 1,024 listeners, their descriptions and 256 diagnoses takes
 /// less than half of it.

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use tcptoll_engine::lab::Interrupt;
-use tcptoll_engine::lab::plan::client_address;
-use tcptoll_engine::messages::{
+use tcptoll_lab::lab::Interrupt;
+use tcptoll_lab::lab::plan::client_address;
+use tcptoll_lab::messages::{
     HttpLoad, HttpReport, HttpRequests, Io, ServerKind, ServerSpec, Serving, UPLOAD_MAX, Upload,
 };
 use tcptoll_model::arrivals::Spread;

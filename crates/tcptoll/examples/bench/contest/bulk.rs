@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use tcptoll_engine::lab::Interrupt;
-use tcptoll_engine::messages::{
+use tcptoll_lab::lab::Interrupt;
+use tcptoll_lab::messages::{
     Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
 };
 

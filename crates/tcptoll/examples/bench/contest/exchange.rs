@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, ensure};
-use tcptoll_engine::lab::Interrupt;
-use tcptoll_engine::messages::{Answers, Exchange, SocketSettings};
+use tcptoll_lab::lab::Interrupt;
+use tcptoll_lab::messages::{Answers, Exchange, SocketSettings};
 
 use super::bare;
 use super::pair::Pair;

@@ -1,7 +1,7 @@
 //! What does a client's process hold for each connection that is open?
 
 use anyhow::{Context as _, ensure};
-use tcptoll_engine::messages::{HttpLoad, HttpReport, Io};
+use tcptoll_lab::messages::{HttpLoad, HttpReport, Io};
 use tcptoll_model::http::reuse::Reuse;
 
 use super::arena::Arena;

@@ -17,7 +17,7 @@ pub(crate) mod ratio;
 pub(crate) mod rounds;
 
 use anyhow::{Context as _, bail, ensure};
-use tcptoll_engine::messages::{HttpLoad, Io};
+use tcptoll_lab::messages::{HttpLoad, Io};
 use tcptoll_model::http::reuse::Reuse;
 
 use self::arena::Arena;

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use tcptoll_engine::lab::plan::Plan;
-use tcptoll_engine::lab::{Handle, HostSource as _, Hosts, Interrupt, Machine};
-use tcptoll_engine::messages::{Launch, Observe, Run};
 use tcptoll_kernel::cpu;
+use tcptoll_lab::lab::plan::Plan;
+use tcptoll_lab::lab::{Handle, HostSource as _, Hosts, Interrupt, Machine};
+use tcptoll_lab::messages::{Launch, Observe, Run};
 use tcptoll_model::link::LinkSpec;
 
 /// A lab of two hosts.

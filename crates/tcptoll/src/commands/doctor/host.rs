@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tcptoll_engine::lab::LabError;
-use tcptoll_engine::lab::remote::{Agent, Hello, Part, Reach, SshAddress};
+use tcptoll_lab::lab::LabError;
+use tcptoll_lab::lab::remote::{Agent, Hello, Part, Reach, SshAddress};
 
 use crate::cli::{DoctorArgs, Format};
 use crate::exit::Status;

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::doctor::{Progress, examine};
-use tcptoll_engine::files::{Mark, write_own};
 use tcptoll_engine::watch::Options;
+use tcptoll_lab::files::{Mark, write_own};
 use tcptoll_model::doctor::{Examination, Proof, ProofVerdict, diagnose};
 
 use crate::cli::{DoctorArgs, Format};

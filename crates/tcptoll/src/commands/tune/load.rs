@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
-use tcptoll_engine::files::{is_too_large, read_at_most};
-use tcptoll_engine::lab::Interrupt;
+use tcptoll_lab::files::{is_too_large, read_at_most};
+use tcptoll_lab::lab::Interrupt;
 use tcptoll_model::experiments::option::Levels;
 use tcptoll_model::http::access_log;
 use tcptoll_model::page::har;

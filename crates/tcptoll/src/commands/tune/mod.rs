@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
-use tcptoll_engine::files::{Mark, read_at_most, write_own};
-use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::runner::{RunError, Schedule};
-use tcptoll_engine::servers::connections_held;
+use tcptoll_lab::files::{Mark, read_at_most, write_own};
+use tcptoll_lab::lab::Interrupt;
+use tcptoll_lab::servers::connections_held;
 use tcptoll_model::doctor::ServerConfig;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::tune::cell::{Cell, Measured};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::bail;
 use serde_json::Value;
-use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::runner::Schedule;
+use tcptoll_lab::lab::Interrupt;
 use tcptoll_model::experiments::option::Only;
 use tcptoll_model::record::Verdict;
 use tcptoll_model::study::{Compare, NamedArm, RoundsAsked, Study};

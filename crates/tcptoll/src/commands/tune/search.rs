@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::runner::{Run, Schedule};
+use tcptoll_lab::lab::Interrupt;
 use tcptoll_model::record::{Arm, Summary};
 use tcptoll_model::study::{Compare, NamedArm, RoundsAsked, Settings, Study};
 use tcptoll_model::tune::cell::{Cell, Measured};

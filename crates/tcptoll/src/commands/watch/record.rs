@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use jiff::{Timestamp, Unit};
-use tcptoll_engine::passport;
 use tcptoll_engine::watch::record::{LIMIT_MIN, WatchRecorder};
+use tcptoll_lab::passport;
 use tcptoll_model::units::{parse_size, text_size};
 use tcptoll_model::watch::{State, WATCH_RECORD_VERSION, WatchHeader, WatchSummary};
 use tcptoll_report::shell_argument;

@@ -18,9 +18,9 @@ use crate::experiments::bench::settings::{
     Reader, WarmUp, check_congestion, time_above_zero, wrong,
 };
 use crate::experiments::bench::target::Target;
-use crate::files::Shared;
-use crate::load::THREADS_MAX;
-use crate::messages::Io;
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::load::THREADS_MAX;
+use tcptoll_lab::messages::Io;
 
 /// Most requests of one trial, before or in its measured part.
 const REQUESTS_MAX: u64 = 1_000_000_000;

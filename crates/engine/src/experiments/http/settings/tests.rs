@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::super::requests::Body;
 use super::*;
-use crate::messages::ServerKind;
+use tcptoll_lab::messages::ServerKind;
 
 fn read(pairs: &[(&str, &str)]) -> Result<HttpSettings, String> {
     let settings =

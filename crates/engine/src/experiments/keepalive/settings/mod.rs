@@ -14,8 +14,8 @@ use tcptoll_model::units::{human_us, parse_share, parse_size};
 use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{LabSpec, Reader, number, wrong};
 use crate::experiments::bench::target::Target;
-use crate::messages::Lazy;
 use checking::{assumed, cheapest, checking, null};
+use tcptoll_lab::messages::Lazy;
 
 /// The most connections of one trial.
 const SOCKETS_MAX: u64 = 500_000;

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use signal_hook::consts::SIGTERM;
-use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::runner::Run;
+use tcptoll_lab::lab::Interrupt;
 use tcptoll_model::diagnosis::Diagnosis;
 use tcptoll_model::doctor::{Filled, Proof, ProofVerdict, failures, judge, prove_command};
 

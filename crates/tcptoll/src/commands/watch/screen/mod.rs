@@ -13,7 +13,7 @@ mod view;
 
 use std::time::Duration;
 
-use ratatui::buffer::Buffer;
+use ratatui_core::buffer::Buffer;
 use signal_hook::consts::{SIGHUP, SIGINT};
 use tcptoll_model::watch::History;
 

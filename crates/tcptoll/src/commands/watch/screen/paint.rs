@@ -1,8 +1,8 @@
 //! Draws the sections: header, what is wrong, listeners, destinations, keys.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::{Color, Modifier, Style};
 use tcptoll_model::diagnosis::Severity;
 use tcptoll_model::units::plural;
 use tcptoll_model::watch::{History, ListenerState, State};

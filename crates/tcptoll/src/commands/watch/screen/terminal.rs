@@ -8,9 +8,9 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::{cursor, execute, terminal};
+use ratatui_core::terminal::Terminal;
+use ratatui_crossterm::CrosstermBackend;
+use ratatui_crossterm::crossterm::{cursor, execute, terminal};
 use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
 use tcptoll_engine::watch::{Keys, wait_for_keys};
 
@@ -76,7 +76,10 @@ impl Shown {
     }
 
     /// Draws; only cells that changed are written.
-    pub(super) fn draw(&mut self, paint: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
+    pub(super) fn draw(
+        &mut self,
+        paint: impl FnOnce(&mut ratatui_core::terminal::Frame<'_>),
+    ) -> io::Result<()> {
         self.terminal.draw(paint).map(drop)
     }
 

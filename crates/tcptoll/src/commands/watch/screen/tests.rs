@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use insta::assert_snapshot;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
-use ratatui::buffer::Buffer;
-use ratatui::style::Color;
+use ratatui_core::backend::TestBackend;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::style::Color;
+use ratatui_core::terminal::Terminal;
 use tcptoll_model::counters::Counters;
 use tcptoll_model::watch::{
     Counted, Destination, History, Limits, ListenerLook, Look, LookCost, Process, Table,

@@ -177,7 +177,7 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
 /// Whether a server's program is on this machine.
 ///
 /// Errors: a sentence that names its Debian package.
-pub(crate) fn installed(kind: ServerKind) -> Result<(), String> {
+pub fn installed(kind: ServerKind) -> Result<(), String> {
     match kind {
         ServerKind::Nginx => nginx::find().map(drop),
         ServerKind::ApacheEvent | ServerKind::ApacheWorker | ServerKind::ApachePrefork => {

@@ -58,7 +58,7 @@ const BEGINNINGS: [&str; 6] = [
     "time,at_s,interval_s,looks,kind,",
 ];
 /// What a capture has near its beginning: the program that made it.
-pub(crate) const MAKER: &str = "tcptoll";
+pub const MAKER: &str = "tcptoll";
 /// A capture and a manual page name their maker within this number of bytes.
 const NAMED_WITHIN: u64 = 128;
 

@@ -21,7 +21,7 @@ const MASKED: &[&str] = &["/client_cpu", "/server_cpu"];
 
 /// Hosts that are recorded.
 #[derive(Debug)]
-pub(crate) struct Replay(Arc<Mutex<Played>>);
+pub struct Replay(Arc<Mutex<Played>>);
 
 /// How far it has come.
 #[derive(Debug)]
@@ -37,14 +37,14 @@ struct Played {
 
 impl Replay {
     /// Of this conversation.
-    pub(crate) fn of(script: Script) -> Self {
+    pub fn of(script: Script) -> Self {
         Self(Arc::new(Mutex::new(Played { script, over: 0, now_ns: 0, departure: None })))
     }
 
     /// Whether the trial was as recorded, to the last line.
     ///
     /// Errors: the first thing that was not, one sentence.
-    pub(crate) fn end(&self) -> Result<(), String> {
+    pub fn end(&self) -> Result<(), String> {
         let played = self.0.lock().unwrap();
         match (&played.departure, played.script.0.get(played.over)) {
             (Some(departure), _) => Err(departure.clone()),

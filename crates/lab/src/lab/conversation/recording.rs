@@ -21,7 +21,7 @@ const SOCKETS_MAX: usize = 1;
 
 /// Makes real labs, and records what is said with them.
 #[derive(Debug)]
-pub(crate) struct Recording {
+pub struct Recording {
     machine: Machine,
     log: Arc<Log>,
 }
@@ -39,7 +39,7 @@ struct Lines {
 
 impl Recording {
     /// Labs run this program.
-    pub(crate) fn running(program: PathBuf) -> Self {
+    pub fn running(program: PathBuf) -> Self {
         Self {
             machine: Machine { program: Some(program), ..Machine::default() },
             log: Arc::default(),
@@ -47,7 +47,7 @@ impl Recording {
     }
 
     /// What has been said.
-    pub(crate) fn script(&self) -> Script {
+    pub fn script(&self) -> Script {
         self.log.0.lock().unwrap().script.clone()
     }
 

@@ -15,8 +15,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use recording::Recording;
-pub(crate) use replay::Replay;
+pub use recording::Recording;
+pub use replay::Replay;
 
 /// One end of the conversation that is not the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,11 +85,11 @@ fn name_of(message: &Value) -> &str {
 
 /// The lines of a conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Script(Vec<Line>);
+pub struct Script(Vec<Line>);
 
 impl Script {
     /// Reads it.
-    pub(crate) fn parse(text: &str) -> serde_json::Result<Self> {
+    pub fn parse(text: &str) -> serde_json::Result<Self> {
         text.lines().map(serde_json::from_str).collect::<Result<_, _>>().map(Self)
     }
 }

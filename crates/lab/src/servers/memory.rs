@@ -27,8 +27,9 @@ const REMOVE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A group that is there until this is dropped.
 #[derive(Debug)]
-pub(crate) struct KeptGroup {
-    pub(crate) group: MemoryGroup,
+pub struct KeptGroup {
+    /// What the kernel counts of it.
+    pub group: MemoryGroup,
     keeper: Child,
 }
 
@@ -36,7 +37,7 @@ impl KeptGroup {
     /// Makes a group whose processes have so much memory together, and no swap.
     ///
     /// Errors: a sentence that says why this machine does not give one.
-    pub(crate) fn make(bytes: u64) -> Result<Self, String> {
+    pub fn make(bytes: u64) -> Result<Self, String> {
         let failed = |error: io::Error| format!("the memory limit cannot be set: {error}");
         // In a process group of its own: what ends the run's group does not end it.
         let mut command = Command::new("/proc/self/exe");
@@ -74,7 +75,7 @@ impl Drop for KeptGroup {
 }
 
 /// Processes that the kernel killed because a group's memory was used up.
-pub(crate) fn kills(group: &MemoryGroup) -> Option<u64> {
+pub fn kills(group: &MemoryGroup) -> Option<u64> {
     let file = if group.version == 1 { "memory.oom_control" } else { "memory.events" };
     let text = fs::read_to_string(group.folder.join(file)).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "))?;
