@@ -185,6 +185,9 @@ warnings! {
         why: String,
     } => format!("tcptoll set {name} to {value} on the lab's host: {why}");
 
+    /// The link was not measured before the run, as the user asked.
+    LinkNotMeasured "link-not-measured" => "the link was not measured: its delay and rate may be other than what was asked for".to_owned();
+
     /// tcptoll's own server answered, as the one that is the default is missing.
     OwnServer "own-server" {
         /// What is missing, and its package.

@@ -165,9 +165,9 @@ pub struct OutputArgs {
     /// contains it [default: a new one for each run]
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// Maximum deviation of the measured link from the requested round trip (median) and rate
-    /// [default: the larger of 100us and 1% of the round trip, rate=2%]
-    #[arg(long, value_name = "delay=TIME,rate=PERCENT")]
+    /// Maximum deviation of the measured link from the requested round trip (median) and rate;
+    /// off: do not measure the link [default: the larger of 100us and 1% of the round trip, rate=2%]
+    #[arg(long, value_name = "delay=TIME,rate=PERCENT|off")]
     pub link_tolerance: Option<String>,
     /// Name of this machine, if several machines run the same study. The record contains it, for
     /// tcptoll merge
@@ -247,7 +247,7 @@ pub struct TourArgs {
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
     /// Maximum deviation of a measured link from the requested round trip (median) and rate
-    #[arg(long, value_name = "delay=TIME,rate=PERCENT")]
+    #[arg(long, value_name = "delay=TIME,rate=PERCENT|off")]
     pub link_tolerance: Option<String>,
     /// Print no progress on stderr
     #[arg(long, short)]
@@ -452,9 +452,9 @@ pub struct LabArgs {
     /// Seed of the loss and jitter of the link
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub seed: u64,
-    /// Refuse a link that deviates more from the requested one. Without it, only warn if the round
-    /// trip deviates by more than 100us and 1%, or the rate by more than 2%
-    #[arg(long, value_name = "delay=TIME,rate=PERCENT")]
+    /// Refuse a link that deviates more from the requested one; off: do not measure it. Without it,
+    /// only warn if the round trip deviates by more than 100us and 1%, or the rate by more than 2%
+    #[arg(long, value_name = "delay=TIME,rate=PERCENT|off")]
     pub link_tolerance: Option<String>,
     /// Do not print the measured round trip of the link
     #[arg(long, short)]

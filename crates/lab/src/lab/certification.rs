@@ -20,11 +20,13 @@ pub struct Tolerance {
     pub delay_us: Option<f64>,
     /// Of the rate, as a share.
     pub rate: f64,
+    /// The link is not measured, so nothing is refused.
+    pub off: bool,
 }
 
 impl Default for Tolerance {
     fn default() -> Self {
-        Self { delay_us: None, rate: 0.02 }
+        Self { delay_us: None, rate: 0.02, off: false }
     }
 }
 
@@ -38,9 +40,12 @@ impl Tolerance {
 }
 
 impl Tolerance {
-    /// Reads `delay=100us,rate=2%`; either may be left out.
+    /// Reads `delay=100us,rate=2%`, of which either may be left out, or `off`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut tolerance = Self::default();
+        if text.trim() == "off" {
+            return Ok(Self { off: true, ..tolerance });
+        }
         for part in text.split(',') {
             let say = |error: &dyn std::fmt::Display| format!("--link-tolerance {text}: {error}");
             match part.trim().split_once('=') {
@@ -52,7 +57,8 @@ impl Tolerance {
                     tolerance.rate = parse_share(value).map_err(|error| say(&error))?;
                 }
                 _ => {
-                    return Err(say(&format!("\"{part}\" is neither delay=TIME nor rate=PERCENT")));
+                    let not = format!("\"{part}\" is neither delay=TIME nor rate=PERCENT, nor off");
+                    return Err(say(&not));
                 }
             }
         }
@@ -109,6 +115,26 @@ pub fn certify(
     tolerance: Tolerance,
     interrupt: &Interrupt,
 ) -> Result<Certificate, LabError> {
+    let fallback = hosts.link()?.ready.packet_fallback;
+    let kind = match (spec.loopback, spec.is_emulated(), fallback) {
+        (true, ..) => LinkKind::Loopback,
+        (_, false, _) => LinkKind::Direct,
+        (_, true, false) => LinkKind::EmulatedTun,
+        (_, true, true) => LinkKind::EmulatedPacket,
+    };
+    let mut measured = LinkMeasured {
+        kind,
+        asked: spec.asked(),
+        rtt_us: None,
+        rate_client_to_server_bit_per_s: None,
+        rate_server_to_client_bit_per_s: None,
+        loss: None,
+        lateness_us: None,
+        unwanted_drops: 0,
+    };
+    if tolerance.off {
+        return Ok(Certificate { measured, early_ns: 0, refusal: None });
+    }
     let asked_us = echo_ns(spec, hosts.addresses.server.is_ipv6()) / 1e3;
     let mut early_ns = 0;
     // Caches and branch predictors of three processes: the first echoes are no measurement.
@@ -126,10 +152,14 @@ pub fn certify(
         let refusal = delay_off(spec, median(&rtt), asked_us, tolerance);
         Ok((rtt, refusal))
     })?;
+    measured.rtt_us = Some(histogram(&rtt).summary_us());
     let mut refusals = vec![delay_refusal];
-    let mut rates = [None, None];
     if let Some(asked) = spec.rate_bit_per_s {
-        for (way, slot) in rates.iter_mut().enumerate() {
+        let rates = [
+            &mut measured.rate_client_to_server_bit_per_s,
+            &mut measured.rate_server_to_client_bit_per_s,
+        ];
+        for (way, slot) in rates.into_iter().enumerate() {
             let (rate, refusal) = repeated(|_| {
                 let rate = measure_rate(hosts, way, asked, spec, interrupt)?;
                 Ok((rate, rate_off(spec, rate, asked, tolerance)))
@@ -138,35 +168,17 @@ pub fn certify(
             refusals.push(refusal);
         }
     }
-    let mut loss = None;
     if spec.loss > 0.0 {
-        let (measured, refusal) = repeated(|_| {
+        let (loss, refusal) = repeated(|_| {
             let loss = measure_loss(hosts, spec, interrupt)?;
             let refusal = loss_off(spec, &loss);
             Ok((loss, refusal))
         })?;
-        loss = Some(measured);
+        measured.loss = Some(loss);
         refusals.push(refusal);
     }
     // The certification's losses are not the run's: a seed gives each arm the same ones.
     hosts.link()?.ask(&Calibrate { early_ns })?;
-    let fallback = hosts.link()?.ready.packet_fallback;
-    let kind = match (spec.loopback, spec.is_emulated(), fallback) {
-        (true, ..) => LinkKind::Loopback,
-        (_, false, _) => LinkKind::Direct,
-        (_, true, false) => LinkKind::EmulatedTun,
-        (_, true, true) => LinkKind::EmulatedPacket,
-    };
-    let measured = LinkMeasured {
-        kind,
-        asked: spec.asked(),
-        rtt_us: Some(histogram(&rtt).summary_us()),
-        rate_client_to_server_bit_per_s: rates[0],
-        rate_server_to_client_bit_per_s: rates[1],
-        loss,
-        lateness_us: None,
-        unwanted_drops: 0,
-    };
     Ok(Certificate { measured, early_ns, refusal: refusals.into_iter().flatten().next() })
 }
 

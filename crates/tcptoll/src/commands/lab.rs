@@ -60,7 +60,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
         say(&format!(
             "lab · {} · round trip {} · client {} · server {}",
             args.link,
-            rtt.map_or("—".to_owned(), human_us),
+            rtt.map_or("not measured".to_owned(), human_us),
             hosts.addresses.client,
             hosts.addresses.server
         ));

@@ -14,6 +14,7 @@ mod accept_queue;
 mod configurations;
 mod doctor;
 mod doctor_examination;
+mod documented;
 mod endings;
 mod exits;
 mod first_fin;

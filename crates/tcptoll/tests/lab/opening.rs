@@ -2,7 +2,7 @@
 
 use tcptoll_model::record::{Arm, LinkKind};
 
-use crate::support::{connect, counter, errors, min_ms, no_lab, only};
+use crate::support::{MEASURED, connect, counter, errors, min_ms, no_lab, only};
 
 /// Every connection opened, and both kernels agree.
 fn all_opened(arm: &Arm, count: u64) {
@@ -139,6 +139,24 @@ fn every_level_of_a_list_is_an_arm_named_after_it() {
 }
 
 #[test]
+fn a_link_that_is_not_measured_says_so_and_nothing_else_is_other() {
+    if no_lab() {
+        return;
+    }
+    let words = ["--link", "rtt=5ms", "--count", "20", "--link-tolerance"];
+    for (tolerance, is_measured) in [("off", false), (MEASURED[1], true)] {
+        let summary = connect(&[&words[..], &[tolerance]].concat());
+        let arm = only(&summary);
+        all_opened(arm, 20);
+        let link = arm.link.as_ref().unwrap();
+        assert_eq!((link.asked.rtt_us, link.rtt_us.is_some()), (5e3, is_measured), "{link:?}");
+        let told = summary.warnings.iter().any(|warning| warning.id == "link-not-measured");
+        assert_eq!(told, !is_measured, "{:?}", summary.warnings);
+        assert!(min_ms(arm, "connect_us") >= 5.0, "{:?}", arm.histograms["connect_us"]);
+    }
+}
+
+#[test]
 fn a_link_with_a_rate_is_measured_in_both_directions() {
     if no_lab() {
         return;
@@ -147,7 +165,7 @@ fn a_link_with_a_rate_is_measured_in_both_directions() {
         ("rate=100mbit", LinkKind::Direct),
         ("rtt=5ms,rate=100mbit,queue=100p", LinkKind::EmulatedTun),
     ] {
-        let summary = connect(&["--link", link, "--count", "50"]);
+        let summary = connect(&["--link", link, "--count", "50", MEASURED[0], MEASURED[1]]);
         let arm = only(&summary);
         all_opened(arm, 50);
         let measured = arm.link.as_ref().unwrap();

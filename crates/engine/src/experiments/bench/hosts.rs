@@ -110,6 +110,9 @@ impl Notes {
         if certificate.measured.kind == LinkKind::EmulatedPacket && !packet_relay {
             self.warn(&Warning::PacketFallback);
         }
+        if context.tolerance.off {
+            self.warn(&Warning::LinkNotMeasured);
+        }
         self.arm.link = Some(certificate.measured);
         self.arm.client.pinned_cpu = hosts.client.ready.pinned_cpu;
         self.arm.client.sysctls = set_sysctls(&mut hosts.client, client_sysctls)?;
