@@ -40,7 +40,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "test",
         arguments: "[--no-setup]",
-        summary: "everything that CI checks, cheap steps first; lab tests one at a time",
+        summary: "everything that CI checks, cheap steps first, lab tests last",
         run: checks::run,
     },
     Task {

@@ -137,6 +137,12 @@ pub(crate) fn on_path(program: &str) -> bool {
         .any(|folder| folder.join(program).is_file())
 }
 
+/// A step that runs while others do.
+pub(crate) struct Beside {
+    name: String,
+    thread: std::thread::JoinHandle<anyhow::Result<()>>,
+}
+
 /// Steps one after the other, each with a heading, its time, and how to repeat it alone.
 pub(crate) struct Steps {
     begun: Instant,
@@ -178,6 +184,36 @@ impl Steps {
     /// The same for a step that is one command line.
     pub(crate) fn line(&mut self, name: &str, line: &Line) -> Outcome {
         self.step(name, &line.to_string(), || line.run())
+    }
+
+    /// Begins a step that runs on what the others leave of the CPUs; [`Self::joined`] ends it.
+    pub(crate) fn beside(name: &str, lines: Vec<Line>) -> Beside {
+        let run = move || {
+            lines.into_iter().try_for_each(|line| {
+                let mut command = Command::new("chrt");
+                command.args(["--idle", "0"]).arg(&line.program).args(&line.arguments);
+                command.envs(line.environment.iter().map(|(name, value)| (name, value)));
+                let output = command.stdin(Stdio::null()).output();
+                let output = output.with_context(|| format!("running {line}"))?;
+                let said = String::from_utf8_lossy(&output.stderr);
+                anyhow::ensure!(output.status.success(), "{said}\n{line}: {}", output.status);
+                Ok(())
+            })
+        };
+        Beside { name: name.to_owned(), thread: std::thread::spawn(run) }
+    }
+
+    /// Waits for a step that ran beside others.
+    pub(crate) fn joined(&mut self, beside: Beside, repeat: &str) -> Outcome {
+        let Beside { name, thread } = beside;
+        self.step(&format!("{name}, to its end"), repeat, || match thread.join() {
+            Ok(Ok(())) => Ok(Outcome::Passed),
+            Ok(Err(error)) => {
+                eprintln!("{error:#}");
+                Ok(Outcome::Failed)
+            }
+            Err(_) => anyhow::bail!("the thread of {name} panicked"),
+        })
     }
 
     /// Notes that a step cannot run here; [`Self::summary`] repeats it.

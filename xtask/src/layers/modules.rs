@@ -206,8 +206,8 @@ mod tests {
         let renamed = "use crate as root; fn f() -> root::runner::Plan { todo!() }";
         assert_eq!(findings("crates/lab/src/load.rs", renamed).len(), 1);
         let found = findings_in(&[
-            ("crates/lab/src/load.rs", "use crate::Plan;"),
-            ("crates/engine/src/lib.rs", "mod load; mod runner; pub use runner::Plan;"),
+            ("crates/engine/src/record.rs", "use crate::Plan;"),
+            ("crates/engine/src/lib.rs", "mod record; mod runner; pub use runner::Plan;"),
             ("crates/engine/src/runner.rs", "pub struct Plan;"),
         ]);
         assert_eq!(found.len(), 1);
