@@ -34,7 +34,7 @@ use std::process::{Child, Command};
 use tcptoll_kernel::{cpu, process};
 use tcptoll_model::page::site::Site;
 
-use crate::messages::{ServerKind, ServerSpec, Serving, WatchWorkers};
+use crate::messages::{BackendKind, FrontKind, ServerKind, ServerSpec, Serving, WatchWorkers};
 use crate::run_folder::{self, RunFolder};
 use certificate::Certificate;
 pub(crate) use perform::perform;
@@ -186,6 +186,18 @@ pub fn installed(kind: ServerKind) -> Result<(), String> {
         ServerKind::Puma => puma::find().map(drop),
         ServerKind::Null => Ok(()),
     }
+}
+
+/// The same of a backend, and of what calls it.
+///
+/// Errors: as above.
+pub fn pool_installed(front: FrontKind, backend: BackendKind) -> Result<(), String> {
+    backends::installed(backend)?;
+    if front == FrontKind::PhpFpm {
+        php::find()?;
+        nginx::find()?;
+    }
+    Ok(())
 }
 
 /// Where the status of a web server is read.

@@ -37,10 +37,23 @@ fn documented() -> Vec<String> {
     commands
 }
 
+/// What stands before a pipe, a redirection, a second command or a comment of the shell.
+fn first_command(line: &str) -> &str {
+    let mut quote = None;
+    for (at, sign) in line.char_indices() {
+        match quote {
+            Some(open) => quote = (sign != open).then_some(open),
+            None if matches!(sign, '\'' | '"') => quote = Some(sign),
+            None if matches!(sign, '|' | '>' | ';' | '#') => return &line[..at],
+            None => {}
+        }
+    }
+    line
+}
+
 /// A printed line as it is tried, if it is one of those that are.
 fn tried(line: &str) -> Option<String> {
-    let line = line.split(" | ").next()?.split(" > ").next()?.split("; ").next()?;
-    let line = line.split("  #").next()?.trim();
+    let line = first_command(line).trim();
     let name = line.strip_prefix("tcptoll ")?.split(' ').next()?;
     let mut line = line.to_owned();
     for (place, word) in PLACES {
@@ -61,11 +74,10 @@ fn tried(line: &str) -> Option<String> {
 fn line_of(line: &str, bare: bool) -> Ran {
     let (folder, empty) = (Folder::new(), Folder::new());
     os::unix::fs::symlink(env!("CARGO_BIN_EXE_tcptoll"), folder.file("tcptoll")).unwrap();
-    let script = match bare {
-        true => {
-            "mount --bind \"$0\" /usr/sbin && mount --bind \"$0\" /usr/local/sbin && PATH=\"$1\" exec /bin/sh -c \"$2\""
-        }
-        false => "PATH=\"$1:$PATH\" exec /bin/sh -c \"$2\"",
+    let script = if bare {
+        "mount --bind \"$0\" /usr/sbin && mount --bind \"$0\" /usr/local/sbin && PATH=\"$1\" exec /bin/sh -c \"$2\""
+    } else {
+        "PATH=\"$1:$PATH\" exec /bin/sh -c \"$2\""
     };
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", script]).arg(empty.0.path()).arg(folder.0.path()).arg(line);

@@ -8,13 +8,14 @@ mod recovery;
 pub mod settings;
 mod trial;
 
+use tcptoll_lab::servers;
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::experiments::worker_pool::SPEC;
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::settings::PoolSettings;
 use self::trial::PoolTrial;
-use crate::experiments::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::experiments::{Context, Experiment, Outcome, Plan, Shared, TrialError};
 
 /// The experiment.
 pub struct WorkerPool;
@@ -30,6 +31,10 @@ impl Experiment for WorkerPool {
 }
 
 impl Plan for PoolSettings {
+    fn prepare(&mut self, _files: &mut Shared) -> Result<(), TrialError> {
+        servers::pool_installed(self.front.kind, self.backend.kind).map_err(TrialError::Setting)
+    }
+
     fn expected_s(&self) -> f64 {
         Self::expected_s(self)
     }

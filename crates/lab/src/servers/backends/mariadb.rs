@@ -6,6 +6,7 @@
 
 use std::io::{self, Read};
 use std::net::TcpStream;
+use std::path::PathBuf;
 
 use super::super::program;
 use super::super::run_folder::RunFolder;
@@ -19,8 +20,12 @@ const CONNECTIONS_MAX: u32 = 100_000;
 /// First byte of the greeting after its header: the version of the protocol.
 const PROTOCOL: u8 = 10;
 
+pub(super) fn find() -> Result<PathBuf, String> {
+    program::find(&["mariadbd"], "mariadb-server-core")
+}
+
 pub(super) fn prepare(spec: &BackendSpec, folder: &RunFolder) -> Result<Prepared, String> {
-    let program = program::find(&["mariadbd"], "mariadb-server-core")?;
+    let program = find()?;
     Ok(Prepared {
         name: "mariadbd",
         version: program::version(&program, "--version")?,

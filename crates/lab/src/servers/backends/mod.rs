@@ -31,6 +31,17 @@ struct Prepared {
     is_ready: fn(&mut TcpStream) -> io::Result<bool>,
 }
 
+/// Whether a backend's program is on this machine.
+///
+/// Errors: a sentence that names its Debian package.
+pub(super) fn installed(kind: BackendKind) -> Result<(), String> {
+    match kind {
+        BackendKind::Redis => redis::find(),
+        BackendKind::Mariadb => mariadb::find(),
+    }
+    .map(drop)
+}
+
 /// Starts a backend and waits until it answers.
 ///
 /// Only to be called in the server host of a lab: the folder of the backend's files is mounted over

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::TcpStream;
+use std::path::PathBuf;
 
 use super::super::program;
 use super::super::run_folder::RunFolder;
@@ -16,8 +17,12 @@ const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$7\r\ntcptoll\r
 
 const ANSWER: &[u8] = b"+PONG\r\n+OK\r\n";
 
+pub(super) fn find() -> Result<PathBuf, String> {
+    program::find(&["redis-server"], "redis-server")
+}
+
 pub(super) fn prepare(spec: &BackendSpec, folder: &RunFolder) -> Result<Prepared, String> {
-    let program = program::find(&["redis-server"], "redis-server")?;
+    let program = find()?;
     Ok(Prepared {
         name: "redis-server",
         version: program::version(&program, "--version")?,
