@@ -56,6 +56,9 @@ impl Tolerance {
                 Some(("rate", value)) => {
                     tolerance.rate = parse_share(value).map_err(|error| say(&error))?;
                 }
+                _ if part.trim() == "off" => {
+                    return Err(say(&"off stands alone: leave out the rest"));
+                }
                 _ => {
                     let not = format!("\"{part}\" is neither delay=TIME nor rate=PERCENT, nor off");
                     return Err(say(&not));
@@ -476,6 +479,14 @@ mod tests {
         assert_eq!(corrected_ns(42_000, -90_000, 37 * MS), 0);
         assert_eq!(corrected_ns(90_000, 5_000_000, 37 * MS), EARLY_MAX_NS as u64);
         assert_eq!(corrected_ns(50_000, 5_000_000, MS / 4), 83_333);
+    }
+
+    #[test]
+    fn a_tolerance_is_of_delay_and_rate_or_off_alone() {
+        assert!(Tolerance::parse("off").unwrap().off);
+        assert!(!Tolerance::parse("delay=1ms,rate=5%").unwrap().off);
+        let why = Tolerance::parse("off,rate=2%").unwrap_err();
+        assert_eq!(why, "--link-tolerance off,rate=2%: off stands alone: leave out the rest");
     }
 
     #[test]
