@@ -20,6 +20,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use tcptoll_lab::lab::certification::Certificate;
+use tcptoll_lab::lab::{Interrupt, LabError, Machine};
+use tcptoll_lab::messages::Done;
+use tcptoll_lab::passport;
 use tcptoll_model::record::{
     Arm, Header, Line, NextStep, RECORD_VERSION, Resolved, Resumed, StartAsked, Summary, Trial,
 };
@@ -34,10 +38,6 @@ pub use self::points::{MergeOptions, NothingToMerge, merge, summarise_points};
 pub use self::schedule::Schedule;
 use crate::experiments::{Context, Outcome, Start, TrialError};
 use crate::record::{Record, Recorder};
-use tcptoll_lab::lab::certification::Certificate;
-use tcptoll_lab::lab::{Interrupt, LabError, Machine};
-use tcptoll_lab::messages::Done;
-use tcptoll_lab::passport;
 
 /// An invalid trial is repeated this often, at most.
 const RERUNS_MAX: u32 = 3;

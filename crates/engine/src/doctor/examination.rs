@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tcptoll_kernel::SysError;
+use tcptoll_lab::observe::read_sysctl;
 use tcptoll_model::doctor::Machine;
 use tcptoll_model::doctor::neighbours::forgets;
 use tcptoll_model::doctor::rules::SYSCTLS;
@@ -13,7 +14,6 @@ use tcptoll_model::watch::{History, Look};
 
 use super::{peers, servers};
 use crate::watch::{Options, Reader, is_root, new_history};
-use tcptoll_lab::observe::read_sysctl;
 
 /// Time between two looks; of a short examination, a quarter of it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -21,16 +21,16 @@ pub mod worker_pool;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::lab::certification::{Certificate, Tolerance};
+use tcptoll_lab::lab::{HostSource, Interrupt, LabError};
+use tcptoll_lab::messages::Done;
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::record::{Advice, Arm, Lasting, Resolved, WarningEntry};
 use tcptoll_model::share::Share;
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::bench::target::Target;
-use tcptoll_lab::files::Shared;
-use tcptoll_lab::lab::certification::{Certificate, Tolerance};
-use tcptoll_lab::lab::{HostSource, Interrupt, LabError};
-use tcptoll_lab::messages::Done;
 
 /// Why a trial gave no observation.
 #[derive(Debug, thiserror::Error)]

@@ -1,10 +1,10 @@
 //! Why a run gives no result.
 
+use tcptoll_lab::lab::LabError;
 use tcptoll_model::record::RECORD_VERSION;
 
 use super::TRIALS_MAX;
 use crate::experiments::TrialError;
-use tcptoll_lab::lab::LabError;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]

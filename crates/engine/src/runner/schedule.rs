@@ -1,5 +1,6 @@
 //! What a study asks for, checked whole before anything is measured: its arms, each with its plan.
 
+use tcptoll_lab::files::Shared;
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::pairs::{Pair, pairs};
 use tcptoll_model::record::{Advice, Resolved};
@@ -11,7 +12,6 @@ use super::{RunError, TRIALS_MAX};
 use crate::experiments::bench::settings::check_together;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{self, Experiment, Plan, PublicLoad, TrialError};
-use tcptoll_lab::files::Shared;
 
 /// Everything a run is to do.
 pub struct Schedule {

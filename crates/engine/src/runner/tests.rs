@@ -5,13 +5,13 @@ mod points;
 
 use std::path::PathBuf;
 
+use tcptoll_lab::lab::certification::Tolerance;
 use tcptoll_model::record::{Lasting, PlaceKind, Summary, Trial, Verdict};
 use tcptoll_model::study::Study;
 use tempfile::TempDir;
 
 use super::*;
 use fake::{Asked, Call, EXPECTED_S, Fake, Gives};
-use tcptoll_lab::lab::certification::Tolerance;
 
 /// Two arms, `level a` and `level b`, with `more` of a study file.
 fn study(more: &str) -> Study {

@@ -1,11 +1,11 @@
 //! A reader and the memory of what it read: what every way to show a watch begins with.
 
 use tcptoll_kernel::SysError;
+use tcptoll_lab::clock::boottime_ns;
 use tcptoll_model::printable::line;
 use tcptoll_model::watch::{History, State};
 
 use super::{Options, Reader};
-use tcptoll_lab::clock::boottime_ns;
 
 /// The memory of a watch that begins now: of this host, which may have been given any bytes for a name.
 pub(crate) fn new_history() -> History {

@@ -22,6 +22,7 @@ use tcptoll_kernel::namespace::join_network;
 use tcptoll_kernel::process::uid;
 use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag, States};
 pub use tcptoll_kernel::terminal::{Keys, wait_for_keys};
+use tcptoll_lab::clock::{boottime_ns, wall_clock};
 use tcptoll_model::watch::{ListenerLook, Look, LookCost, Table};
 
 pub use self::live::Watch;
@@ -30,7 +31,6 @@ use self::owners::Owners;
 use self::pace::Pace;
 use self::pairs::Kept;
 use self::table::TableBuilder;
-use tcptoll_lab::clock::{boottime_ns, wall_clock};
 
 /// What is watched.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tcptoll_lab::load::greet::LISTENERS_MAX;
 use tcptoll_model::arrivals::Spread;
 use tcptoll_model::experiments::accept_queue::SPEC;
 use tcptoll_model::study::Settings;
@@ -11,7 +12,6 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::opening::Flow;
 use crate::experiments::bench::settings::{LabSpec, Reader, WarmUp, time_above_zero, wrong};
-use tcptoll_lab::load::greet::LISTENERS_MAX;
 
 /// The most connections one trial opens.
 const COUNT_MAX: u64 = 1_000_000;

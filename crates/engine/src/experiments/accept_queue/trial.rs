@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_lab::lab::{Hosts, LabError};
+use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, Rows, Watch};
 use tcptoll_model::experiments::figures::{ACCEPT_QUEUE_PEAK, DROPS, QUEUE_FULL};
 use tcptoll_model::record::Own;
 use tcptoll_model::study::PlannedArm;
@@ -19,8 +21,6 @@ use crate::experiments::bench::queue_load::{QueueLoad, measured};
 use crate::experiments::bench::queues::balance_of;
 use crate::experiments::bench::settings::WarmUp;
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, Rows, Watch};
 
 /// Time between two connections to the same further listener.
 const FURTHER_EVERY: Duration = Duration::from_millis(100);

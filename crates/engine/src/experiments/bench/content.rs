@@ -4,6 +4,9 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::rc::Rc;
 
+use tcptoll_lab::files::{Shared, is_too_large, read_at_most};
+use tcptoll_lab::lab::{Handle, Interrupt};
+use tcptoll_lab::messages::{LoadPage, PageStart, ServerSpec, Serving, Upload, Visit};
 use tcptoll_model::http::url::Url;
 use tcptoll_model::page::graph::Graph;
 use tcptoll_model::page::har;
@@ -14,9 +17,6 @@ use tcptoll_model::units::parse_size;
 use super::settings::{Reader, wrong};
 use super::target::Target;
 use crate::experiments::TrialError;
-use tcptoll_lab::files::{Shared, is_too_large, read_at_most};
-use tcptoll_lab::lab::{Handle, Interrupt};
-use tcptoll_lab::messages::{LoadPage, PageStart, ServerSpec, Serving, Upload, Visit};
 
 /// Longest HAR file, bytes: one of a large page with all its content has some tens of MiB.
 const HAR_MAX: u64 = 256 << 20;

@@ -4,13 +4,6 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tcptoll_model::ladder::{SynSysctls, syn_ack_ladder, syn_ladder};
-use tcptoll_model::record::{HostSummary, LinkKind};
-use tcptoll_model::warning::Warning;
-
-use super::notes::Notes;
-use super::settings::LabSpec;
-use crate::experiments::{Context, TrialError};
 use tcptoll_lab::lab::certification::{Certificate, certify};
 use tcptoll_lab::lab::plan::{Addresses, Plan, client_address};
 use tcptoll_lab::lab::{Handle, Hosts, Interrupt, LabError};
@@ -18,6 +11,13 @@ use tcptoll_lab::messages::{
     Calibrate, Count, Counted, Launch, Observe, ReadSysctls, Rows, SetSysctls, Settle, Snapshot,
     TakeWorkers, WorkersSeen,
 };
+use tcptoll_model::ladder::{SynSysctls, syn_ack_ladder, syn_ladder};
+use tcptoll_model::record::{HostSummary, LinkKind};
+use tcptoll_model::warning::Warning;
+
+use super::notes::Notes;
+use super::settings::LabSpec;
+use crate::experiments::{Context, TrialError};
 
 /// Echoes on a quiet link and the time between two, ns, where the trial looks closer and where it
 /// does not: there are many such trials, and what they have adds up.

@@ -2,6 +2,9 @@
 
 use std::net::IpAddr;
 
+use tcptoll_lab::clock::ClockChange;
+use tcptoll_lab::lab::certification::histogram;
+use tcptoll_lab::messages::{Counted, Snapshot};
 use tcptoll_model::counters::{Standstill, difference, stolen};
 use tcptoll_model::experiments::figures::{ACCEPT_QUEUE_PEAK, CLIENT_CPU, RTT, SERVER_CPU};
 use tcptoll_model::experiments::spec::{HistogramSpec, MetricSpec};
@@ -16,9 +19,6 @@ use tcptoll_model::warning::Warning;
 use tcptoll_model::wire::AckDelays;
 
 use crate::experiments::Outcome;
-use tcptoll_lab::clock::ClockChange;
-use tcptoll_lab::lab::certification::histogram;
-use tcptoll_lab::messages::{Counted, Snapshot};
 
 /// CPU time below which user and system are not told apart: 20 ticks.
 const SPLIT_MIN_US: u64 = 200_000;

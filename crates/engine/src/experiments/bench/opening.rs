@@ -7,6 +7,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_lab::lab::{Begun, Handle, Hosts, Interrupt, LabError};
+use tcptoll_lab::messages::{
+    ConnectLoad, ConnectReport, Done, Greet, GreetReport, ReadQueue, Rows,
+};
 use tcptoll_model::experiments::figures::{
     CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN,
     IN_FLIGHT, LATENESS, RATE_RESOLUTION, WAITED,
@@ -18,10 +22,6 @@ use tcptoll_model::validity::{self, ClosedLoop};
 
 use super::notes::{Notes, mean_us, path_sample, quantile_us};
 use crate::experiments::{Context, TrialError};
-use tcptoll_lab::lab::{Begun, Handle, Hosts, Interrupt, LabError};
-use tcptoll_lab::messages::{
-    ConnectLoad, ConnectReport, Done, Greet, GreetReport, ReadQueue, Rows,
-};
 
 /// In a pause slots are empty on purpose and what began before it goes on; where that is more than
 /// a fiftieth of the operations, the number of concurrent operations says nothing.

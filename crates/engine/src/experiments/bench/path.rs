@@ -4,6 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tcptoll_lab::lab::certification::histogram;
+use tcptoll_lab::lab::remote::{RemoteSpec, SshAddress};
+use tcptoll_lab::lab::{Handle, Hosts, LabError};
+use tcptoll_lab::messages::{AskClock, AskRoute, Reflect, ShiftClock, Snapshot, Token};
+use tcptoll_lab::observe::is_same_value;
 use tcptoll_model::clock_offset::{self, Exchange, Offset, drift_ppm};
 use tcptoll_model::counters::difference;
 use tcptoll_model::record::{Background, HostSummary, Path};
@@ -13,11 +18,6 @@ use super::hosts::{observe, read_sysctls};
 use super::notes::Notes;
 use super::settings::LabSpec;
 use crate::experiments::{Context, TrialError};
-use tcptoll_lab::lab::certification::histogram;
-use tcptoll_lab::lab::remote::{RemoteSpec, SshAddress};
-use tcptoll_lab::lab::{Handle, Hosts, LabError};
-use tcptoll_lab::messages::{AskClock, AskRoute, Reflect, ShiftClock, Snapshot, Token};
-use tcptoll_lab::observe::is_same_value;
 
 /// Connections that a load opened: tried, established.
 pub(in crate::experiments) type Opened = (u64, u64);

@@ -27,6 +27,10 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::clock::ClockWatch;
+use tcptoll_lab::lab::certification::echoes;
+use tcptoll_lab::lab::{Hosts, LabError};
+use tcptoll_lab::messages::{Forget, Rows, Watch, WatchListener};
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::validity::End;
 
@@ -36,10 +40,6 @@ use super::path::{self, Opened};
 use super::settings::LabSpec;
 use super::target::Target;
 use crate::experiments::{Context, TrialError};
-use tcptoll_lab::clock::ClockWatch;
-use tcptoll_lab::lab::certification::echoes;
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::{Forget, Rows, Watch, WatchListener};
 
 /// Echoes on the way to a target, and the time between two, ns.
 const TARGET_ECHOES: (u16, u64) = (20, 20_000_000);

@@ -7,6 +7,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_lab::lab::{Begun, Hosts, LabError};
+use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Opened, WatchQueues};
 use tcptoll_model::experiments::figures::{FAILED_SHARE, FAILURE};
 use tcptoll_model::record::{ListenerQueue, Queues};
 
@@ -18,8 +20,6 @@ use super::opening::{
 use super::procedure::Seen;
 use super::queues::{Ladders, limit_half_open, queues_of};
 use crate::experiments::TrialError;
-use tcptoll_lab::lab::{Begun, Hosts, LabError};
-use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Opened, WatchQueues};
 
 /// One look at the queues of this number counts half-open requests too: every 50 ms, for 1 % of a CPU.
 const HALF_OPEN_EVERY: u32 = 5;

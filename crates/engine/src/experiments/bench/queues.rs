@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::lab::{Handle, LabError};
+use tcptoll_lab::messages::Opened;
 use tcptoll_model::drops::{Counted, Doubt, balance};
 use tcptoll_model::half_open::HalfOpenSettings;
 use tcptoll_model::link::LinkSpec;
@@ -14,8 +16,6 @@ use tcptoll_model::warning::Warning;
 
 use super::hosts::read_sysctls;
 use super::notes::Notes;
-use tcptoll_lab::lab::{Handle, LabError};
-use tcptoll_lab::messages::Opened;
 
 /// A SYN that is answered later than this is retransmitted, although nobody dropped it.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(900);

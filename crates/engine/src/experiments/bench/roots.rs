@@ -5,8 +5,9 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::experiments::TrialError;
 use tcptoll_lab::lab::LabError;
+
+use crate::experiments::TrialError;
 
 /// A file of root certificates for the client; it goes with the trial.
 pub(in crate::experiments) struct RootsFile(PathBuf);

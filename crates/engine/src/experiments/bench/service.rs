@@ -4,9 +4,10 @@
 
 use std::net::SocketAddr;
 
-use crate::experiments::TrialError;
 use tcptoll_lab::lab::{Begun, Hosts, LabError};
 use tcptoll_lab::messages::Service;
+
+use crate::experiments::TrialError;
 
 /// A server that listens on one address of the server host.
 pub(in crate::experiments) struct Server<O: Service> {

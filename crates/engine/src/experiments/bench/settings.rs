@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
+use tcptoll_lab::lab::remote::{Reach, RemoteSpec, SshAddress};
+use tcptoll_lab::messages::ServerKind;
+use tcptoll_lab::observe::{parse_sysctl, read_sysctl};
+use tcptoll_lab::servers;
 use tcptoll_model::experiments::option::{DefaultValue, Levels, Only, Opt};
 use tcptoll_model::experiments::options::SSH;
 use tcptoll_model::experiments::spec::Spec;
@@ -15,10 +19,6 @@ use tcptoll_model::units::{parse_count, parse_time};
 use tcptoll_model::warning::Warning;
 
 use crate::experiments::TrialError;
-use tcptoll_lab::lab::remote::{Reach, RemoteSpec, SshAddress};
-use tcptoll_lab::messages::ServerKind;
-use tcptoll_lab::observe::{parse_sysctl, read_sysctl};
-use tcptoll_lab::servers;
 
 /// Silence after which a host is lost: longer than a lost packet takes, and no longer than somebody waits.
 const DEAD_AFTER_MIN: Duration = Duration::from_secs(1);

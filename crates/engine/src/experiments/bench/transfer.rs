@@ -7,6 +7,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use tcptoll_lab::lab::Hosts;
+use tcptoll_lab::messages::{
+    Done, Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
+};
 use tcptoll_model::effective::changed_buffers;
 use tcptoll_model::experiments::figures::RTT;
 use tcptoll_model::link::LinkSpec;
@@ -18,10 +22,6 @@ use tcptoll_model::warning::Warning;
 use super::notes::{Notes, path_sample};
 use super::settings::{Reader, wrong};
 use crate::experiments::{Context, TrialError};
-use tcptoll_lab::lab::Hosts;
-use tcptoll_lab::messages::{
-    Done, Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
-};
 
 /// The shortest warm-up that is chosen without being asked for.
 const WARM_UP_MIN: Duration = Duration::from_millis(300);
@@ -412,8 +412,9 @@ fn differences(name: &str, way: &Way) -> Vec<Warning> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tcptoll_lab::messages::Carried;
+
+    use super::*;
 
     #[test]
     fn cpu_per_gigabyte_is_of_all_bytes_in_the_window_and_of_no_moment() {

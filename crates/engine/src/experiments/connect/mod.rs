@@ -10,6 +10,7 @@ mod words;
 use tcptoll_model::record::Resolved;
 use tcptoll_model::study::{PlannedArm, Settings};
 
+use tcptoll_lab::files::Shared;
 use tcptoll_model::experiments::connect::SPEC;
 use tcptoll_model::experiments::spec::Spec;
 
@@ -18,7 +19,6 @@ use self::trial::ConnectTrial;
 use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
-use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Connect;

@@ -1,10 +1,11 @@
 //! From what the hosts and the link reported to the arm that is recorded.
 
+use tcptoll_lab::lab::certification::median;
+use tcptoll_lab::messages::ConnectReport;
+
 use super::trial::ConnectTrial;
 use crate::experiments::bench::notes::{Span, path_sample, set_cpu};
 use crate::experiments::bench::opening::{Flow, take_opened};
-use tcptoll_lab::lab::certification::median;
-use tcptoll_lab::messages::ConnectReport;
 use tcptoll_model::experiments::connect::expectation::expectation;
 
 impl ConnectTrial<'_> {

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_lab::lab::{Begun, Hosts};
+use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Split, Watch};
 use tcptoll_model::handshake::{accept_step, timeline};
 use tcptoll_model::record::{Step, Timeline};
 use tcptoll_model::study::PlannedArm;
@@ -19,8 +21,6 @@ use crate::experiments::bench::path::Opened;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::{Begun, Hosts};
-use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Split, Watch};
 
 /// Connections of the witness: enough for a p99 of each step.
 const WITNESS_COUNT: u64 = 1_000;

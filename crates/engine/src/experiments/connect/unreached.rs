@@ -1,7 +1,8 @@
 //! What `connect` says of a target that answered nothing.
 
-use crate::experiments::bench::unreached::Unreached;
 use tcptoll_lab::messages::ConnectReport;
+
+use crate::experiments::bench::unreached::Unreached;
 
 /// Why a target gave nothing, with what to do about it.
 pub(super) fn nothing_reached(name: &str, report: &ConnectReport) -> String {

@@ -1,9 +1,10 @@
 //! What comes before the measurement: measured as well, and in none of its figures.
 
+use tcptoll_lab::lab::{Hosts, LabError};
+
 use super::trial::ConnectTrial;
 use crate::experiments::bench::opening::{Trace, drive, end_greeting, warmed};
 use crate::experiments::{Context, TrialError};
-use tcptoll_lab::lab::{Hosts, LabError};
 
 impl ConnectTrial<'_> {
     /// Opens connections for caches, routes and branch predictors: to the server that is measured

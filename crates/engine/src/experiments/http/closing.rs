@@ -13,13 +13,13 @@ use tcptoll_model::experiments::figures::{
     CLIENT_FIN_WAIT_2, CLIENT_TIME_WAIT, SERVER_FIN_WAIT_2, SERVER_TIME_WAIT,
 };
 
+use tcptoll_lab::lab::{Handle, LabError};
+use tcptoll_lab::messages::{ClosedSockets, CountClosed, HttpReport};
 use tcptoll_model::http::closing::{Counted, Disagreement, First, crossed, first};
 use tcptoll_model::ports::{ClientCloses, HalfClosed, PortSettings, forecast};
 use tcptoll_model::warning::Warning;
 
 use crate::experiments::bench::notes::{Notes, Span};
-use tcptoll_lab::lab::{Handle, LabError};
-use tcptoll_lab::messages::{ClosedSockets, CountClosed, HttpReport};
 
 /// A socket is in TIME-WAIT for 60 s (`TCP_TIMEWAIT_LEN`): of a load that is counted sooner none has
 /// gone, with a second to spare.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::messages::ServerKind;
 use tcptoll_model::experiments::http::SPEC;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::units::parse_size;
@@ -11,7 +12,6 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::kept::Kept;
 use crate::experiments::bench::settings::{LabSpec, Reader, wrong};
 use crate::experiments::bench::target::Target;
-use tcptoll_lab::messages::ServerKind;
 
 /// Where the two ends stand.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::messages::{Io, ServerKind};
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::share::{self, Share};
 use tcptoll_model::units::{human_rate_per_s, human_us, plural};
@@ -12,7 +13,6 @@ use crate::experiments::SplitPlan;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::settings::WarmUp;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
-use tcptoll_lab::messages::{Io, ServerKind};
 
 /// Warm-up and measured time of a trial, unless told otherwise.
 const WARM_UP: Duration = Duration::from_millis(200);

@@ -11,6 +11,7 @@ mod trial;
 use tcptoll_model::record::Resolved;
 use tcptoll_model::study::{PlannedArm, Settings};
 
+use tcptoll_lab::files::Shared;
 use tcptoll_model::experiments::http::SPEC;
 use tcptoll_model::experiments::spec::Spec;
 
@@ -19,7 +20,6 @@ use self::settings::HttpSettings;
 use self::trial::HttpTrial;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, SplitPlan, TrialError};
-use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Http;

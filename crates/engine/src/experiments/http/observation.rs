@@ -1,5 +1,6 @@
 //! From what the hosts reported to the arm that is recorded.
 
+use tcptoll_lab::messages::{HttpReport, Rates};
 use tcptoll_model::experiments::figures::{
     CLIENT_SEGMENTS, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE_MEAN, GOODPUT, LATENCY_MEAN,
     RATE_RESOLUTION, SERVER_SEGMENTS,
@@ -19,7 +20,6 @@ use tcptoll_model::warning::Warning;
 
 use super::trial::{Driven, HttpTrial, sent};
 use crate::experiments::bench::notes::{Span, mean_us, path_sample, quantile_us, segments_sent};
-use tcptoll_lab::messages::{HttpReport, Rates};
 
 /// From so many connections on, the memory that the load added is that of connections: fewer do
 /// not stand out from its buffers.

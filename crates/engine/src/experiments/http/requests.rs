@@ -4,6 +4,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use base64::Engine as _;
+use tcptoll_lab::files::{Shared, is_too_large, read_at_most};
+use tcptoll_lab::messages::HttpRequests;
 use tcptoll_model::http::access_log;
 use tcptoll_model::study::nearest;
 use tcptoll_model::warning::Warning;
@@ -11,8 +13,6 @@ use tcptoll_model::warning::Warning;
 use super::ends::Ends;
 use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{Reader, wrong};
-use tcptoll_lab::files::{Shared, is_too_large, read_at_most};
-use tcptoll_lab::messages::HttpRequests;
 
 /// Longest content of a request, bytes.
 const BODY_MAX: u64 = 1 << 20;

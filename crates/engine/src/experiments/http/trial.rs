@@ -3,6 +3,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use tcptoll_lab::lab::{Handle, Hosts};
+use tcptoll_lab::messages::{
+    ClosedSockets, Done, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad,
+    Upload, Watch,
+};
 use tcptoll_model::ports::{ClientCloses, PortForecast, PortSettings, forecast};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::PlannedArm;
@@ -21,11 +26,6 @@ use crate::experiments::bench::roots::RootsFile;
 use crate::experiments::bench::settings::{WarmUp, wrong};
 use crate::experiments::bench::unreached::{NO_ANSWER, Unreached};
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::{Handle, Hosts};
-use tcptoll_lab::messages::{
-    ClosedSockets, Done, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad,
-    Upload, Watch,
-};
 
 /// Ports of the lab's server: above those that only a privileged program may listen on.
 const PORT: u16 = 8080;

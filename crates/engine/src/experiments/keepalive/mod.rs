@@ -8,6 +8,7 @@ mod trial;
 use tcptoll_model::record::{Advice, Resolved};
 use tcptoll_model::study::{PlannedArm, Settings};
 
+use tcptoll_lab::files::Shared;
 use tcptoll_model::experiments::keepalive::{SPEC, chosen};
 use tcptoll_model::experiments::spec::Spec;
 
@@ -16,7 +17,6 @@ use self::trial::KeepaliveTrial;
 use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
-use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Keepalive;

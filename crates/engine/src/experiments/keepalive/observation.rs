@@ -1,5 +1,6 @@
 //! From what the fleets and the link reported to the arm that is recorded.
 
+use tcptoll_lab::messages::{Counted, IdleReport};
 use tcptoll_model::checking::{Mechanism, expected_false_alarms};
 use tcptoll_model::experiments::figures::GOODPUT;
 use tcptoll_model::experiments::keepalive::{
@@ -17,7 +18,6 @@ use super::settings::{Fault, Side};
 use super::stage::Ports;
 use super::trial::{FaultResult, KeepaliveTrial, Seen};
 use crate::experiments::bench::notes::path_sample;
-use tcptoll_lab::messages::{Counted, IdleReport};
 
 /// From so many connections on the CPU of the machine is told for each thousand.
 const MANY: u64 = 10_000;

@@ -8,16 +8,16 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tcptoll_model::checking::Checking;
-use tcptoll_model::counters::CpuTimes;
-
-use super::settings::{KeepaliveSettings, Side};
-use crate::experiments::TrialError;
 use tcptoll_lab::lab::{Handle, Hosts, Interrupt, LabError};
 use tcptoll_lab::messages::{
     Began, Check, Counted, FaultPorts, IdleReport, IdleSpec, Look, LookAway, Made, Make, Order,
     Peek, ReadCpu, ReadSocketMemory, Rest, ToGroup,
 };
+use tcptoll_model::checking::Checking;
+use tcptoll_model::counters::CpuTimes;
+
+use super::settings::{KeepaliveSettings, Side};
+use crate::experiments::TrialError;
 
 /// Names of fleets.
 const KEPT: &str = "kept";

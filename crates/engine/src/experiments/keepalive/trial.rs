@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::lab::{Hosts, Interrupt, LabError};
+use tcptoll_lab::messages::{
+    Check, Counted, Faulted, Freeze, IdleReport, Lazy, Leave, Rest, Watch,
+};
 use tcptoll_model::checking::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, rto_s};
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
@@ -12,10 +16,6 @@ use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::{Notes, Span};
 use crate::experiments::bench::procedure::{self, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::{Hosts, Interrupt, LabError};
-use tcptoll_lab::messages::{
-    Check, Counted, Faulted, Freeze, IdleReport, Lazy, Leave, Rest, Watch,
-};
 
 /// A link that is late by less changes nothing here. No figure is a latency of µs, and the kernel's
 /// timer wheel sends probes in bursts: of 50,000 sockets that are idle for 5 s some 5,000 probe

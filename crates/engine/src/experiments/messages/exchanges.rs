@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_lab::lab::Hosts;
+use tcptoll_lab::messages::{Answers, Done, Exchange, ExchangeReport, Rows, Watch};
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
 
@@ -14,8 +16,6 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::service::Server;
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::Hosts;
-use tcptoll_lab::messages::{Answers, Done, Exchange, ExchangeReport, Rows, Watch};
 
 /// Exchanges of the warm-up at least. The server acknowledges without delay until its first answer: from
 /// then on the answers are to carry the acknowledgements (`inet_csk_in_pingpong_mode` of Linux; on 6.18 the

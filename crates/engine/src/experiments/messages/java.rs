@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
+use tcptoll_lab::lab::{Begun, Handle, Hosts, LabError};
+use tcptoll_lab::messages::{Carried, Launch, Perform, Rows, SocketsGot, TransferReport, Watch};
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
 
@@ -25,8 +27,6 @@ use crate::experiments::bench::service::not_started;
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::bench::transfer::{self, Ended, round_trip};
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::{Begun, Handle, Hosts, LabError};
-use tcptoll_lab::messages::{Carried, Launch, Perform, Rows, SocketsGot, TransferReport, Watch};
 
 /// The program, as it comes with tcptoll.
 const SOURCE: &str = include_str!("../../../java/Messages.java");

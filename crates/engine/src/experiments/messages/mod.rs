@@ -6,6 +6,7 @@ mod observation;
 mod one_way;
 pub mod settings;
 
+use tcptoll_lab::files::Shared;
 use tcptoll_model::experiments::messages::{Pattern, SPEC};
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::study::{PlannedArm, Settings};
@@ -16,7 +17,6 @@ use self::one_way::OneWayTrial;
 use self::settings::{MessagesSettings, Program};
 use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::{Context, Experiment, Outcome, Plan, TrialError};
-use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Messages;

@@ -10,6 +10,9 @@ use tcptoll_model::experiments::messages::{
 };
 use tcptoll_model::record::{Acks, Buffer, MessageWay, SocketEnd, Transfer, Warmup};
 
+use tcptoll_lab::messages::{
+    AnswersReport, Coalesce, ExchangeReport, SocketSettings, SocketsGot, TransferReport,
+};
 use tcptoll_model::validity::{self, ClosedLoop};
 use tcptoll_model::wire::AckDelays;
 
@@ -17,9 +20,6 @@ use super::settings::{MessagesSettings, Program, coalesce_name};
 use crate::experiments::bench::notes::{Notes, mean_us, path_sample, segments_sent};
 use crate::experiments::bench::procedure::Seen;
 use crate::experiments::bench::transfer::{Ended, goodput, quiet_us, warn_of_buffers};
-use tcptoll_lab::messages::{
-    AnswersReport, Coalesce, ExchangeReport, SocketSettings, SocketsGot, TransferReport,
-};
 
 /// A message that was written and did not arrive over a connection that reported no error.
 const MISSING: &str = "truncated";
@@ -240,8 +240,9 @@ pub(super) fn take_acks(notes: &mut Notes, delays: Option<AckDelays>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tcptoll_lab::messages::Carried;
+
+    use super::*;
 
     fn report(messages: u64, errors: &[(&str, u64)]) -> TransferReport {
         let carried = Carried { messages, ..Carried::default() };

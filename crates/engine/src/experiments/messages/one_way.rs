@@ -1,5 +1,7 @@
 //! One trial of messages that nobody answers: the client writes, the server reads.
 
+use tcptoll_lab::lab::Hosts;
+use tcptoll_lab::messages::{Receiving, Rows, Sending, TransferReport, TransferServer, Watch};
 use tcptoll_model::study::PlannedArm;
 
 use super::observation;
@@ -10,8 +12,6 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::service::Server;
 use crate::experiments::bench::transfer::{self, Bulk, Ended, OneWay, round_trip};
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::Hosts;
-use tcptoll_lab::messages::{Receiving, Rows, Sending, TransferReport, TransferServer, Watch};
 
 /// One arm, being run.
 pub(super) struct OneWayTrial<'a> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::messages::{Coalesce, SocketSettings};
 use tcptoll_model::experiments::messages::{Pattern, SPEC};
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::{parse_time, text_time};
@@ -10,7 +11,6 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::OVERHEAD_S;
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
 use crate::experiments::bench::transfer::{self, WINDOW_MIN, buffer, warm_up};
-use tcptoll_lab::messages::{Coalesce, SocketSettings};
 
 /// The largest message, bytes: the sender holds one in memory.
 const MESSAGE_MAX: (u64, &str) = (64 << 20, "64M");

@@ -4,6 +4,7 @@ mod observation;
 mod settings;
 mod trial;
 
+use tcptoll_lab::files::Shared;
 use tcptoll_model::experiments::page::SPEC;
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::record::Resolved;
@@ -13,7 +14,6 @@ use self::settings::{Ends, PageSettings};
 use self::trial::PageTrial;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
-use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Page;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tcptoll_lab::lab::certification::median;
 use tcptoll_model::experiments::figures::FIRST_BYTE_MEAN;
 use tcptoll_model::experiments::page::{
     BLOCKING, CONNECTIONS, CRITICAL_HANDSHAKE, CRITICAL_HANDSHAKES, EVERYTHING, FORECAST,
@@ -21,7 +22,6 @@ use tcptoll_model::stats::Histogram;
 use super::settings::Ends;
 use super::trial::{Loaded, PageTrial};
 use crate::experiments::bench::procedure::Seen;
-use tcptoll_lab::lab::certification::median;
 
 /// Bytes of a response's head where the wire did not count them: those of Apache and nginx have 250 to 330.
 const HEAD_BYTES: u64 = 300;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::messages::{PageUser, ServerKind};
 use tcptoll_model::experiments::page::SPEC;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::page::resource::Protocol;
@@ -13,8 +15,6 @@ use crate::experiments::bench::content::{Content, Manner};
 use crate::experiments::bench::kept::Kept;
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
 use crate::experiments::bench::target::Target;
-use tcptoll_lab::files::Shared;
-use tcptoll_lab::messages::{PageUser, ServerKind};
 
 /// Loads of one trial, at most.
 const LOADS_MAX: u64 = 1_000;

@@ -2,6 +2,10 @@
 
 use std::net::SocketAddr;
 
+use tcptoll_lab::lab::Hosts;
+use tcptoll_lab::messages::{
+    LoadPage, NextPage, PageUser, ServerSpec, Serving, TakeSpan, TlsLoad, Visit, Watch,
+};
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::wire::Span;
 
@@ -12,10 +16,6 @@ use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::roots::RootsFile;
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::Hosts;
-use tcptoll_lab::messages::{
-    LoadPage, NextPage, PageUser, ServerSpec, Serving, TakeSpan, TlsLoad, Visit, Watch,
-};
 
 /// Ports of the lab's server.
 const PORT: u16 = 8080;

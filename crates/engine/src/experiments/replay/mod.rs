@@ -14,11 +14,11 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use tcptoll_lab::lab::HostSource;
+use tcptoll_lab::lab::conversation::{Recording, Replay, Script};
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use super::*;
-use tcptoll_lab::lab::HostSource;
-use tcptoll_lab::lab::conversation::{Recording, Replay, Script};
 
 /// Seed of the trials.
 const SEED: u64 = 7;

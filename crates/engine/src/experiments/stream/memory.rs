@@ -9,6 +9,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::lab::{Hosts, LabError};
+use tcptoll_lab::messages::{
+    Filled, Held, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, MemoryPicture,
+    ReadMemory, SocketSettings, SocketsGot, Watch,
+};
+use tcptoll_lab::observe::read_sysctl;
 use tcptoll_model::experiments::stream::{
     CLIENT_FILLED_MEMORY, CLIENT_IDLE_MEMORY, SERVER_FILLED_MEMORY, SERVER_IDLE_MEMORY, SPEC,
 };
@@ -22,13 +29,6 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::{LabSpec, Reader, check_congestion, time_above_zero};
 use crate::experiments::bench::transfer::buffer;
 use crate::experiments::{Context, Outcome, Plan, TrialError};
-use tcptoll_lab::files::Shared;
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::{
-    Filled, Held, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, MemoryPicture,
-    ReadMemory, SocketSettings, SocketsGot, Watch,
-};
-use tcptoll_lab::observe::read_sysctl;
 
 /// The most connections; the limit of open files is usually below.
 const CONNECTIONS_MAX: u64 = 100_000;

@@ -5,6 +5,7 @@ mod observation;
 pub mod settings;
 mod trial;
 
+use tcptoll_lab::files::Shared;
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::experiments::stream::SPEC;
 use tcptoll_model::study::{PlannedArm, Settings};
@@ -14,7 +15,6 @@ use self::settings::StreamSettings;
 use self::trial::StreamTrial;
 use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::{Context, Experiment, Outcome, Plan, TrialError};
-use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct Stream;

@@ -1,5 +1,6 @@
 //! From what the two ends reported to the figures of the arm.
 
+use tcptoll_lab::messages::TransferReport;
 use tcptoll_model::experiments::figures::GOODPUT;
 use tcptoll_model::experiments::stream::{
     CLIENT_CPU_PER_GB, GOODPUT_DOWN, GOODPUT_UP, LINK_SHARE, LOADED_RTT, RETRANSMITTED,
@@ -10,7 +11,6 @@ use tcptoll_model::record::{Transfer, Way};
 use super::trial::StreamTrial;
 use crate::experiments::bench::procedure::Seen;
 use crate::experiments::bench::transfer::{self, Ended, cpu_s_per_gb, goodput};
-use tcptoll_lab::messages::TransferReport;
 
 impl StreamTrial<'_> {
     pub(super) fn take_reports(&mut self, client: &TransferReport) {

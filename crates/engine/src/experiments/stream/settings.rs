@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::messages::{Coalesce, Receiving, Sending, SocketSettings};
 use tcptoll_model::experiments::stream::SPEC;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::{parse_rate, parse_size, parse_time};
@@ -12,7 +13,6 @@ use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wron
 use crate::experiments::bench::transfer::{
     Bulk, OneWay, WINDOW_MIN, buffer, round_trip, size, warm_up,
 };
-use tcptoll_lab::messages::{Coalesce, Receiving, Sending, SocketSettings};
 
 /// The most concurrent connections.
 const STREAMS_MAX: u64 = 1_000;
@@ -203,8 +203,9 @@ fn zerocopy(typed: &str) -> Result<(bool, bool), &'static str> {
 mod tests {
     use serde_json::Value;
 
-    use super::*;
     use tcptoll_lab::messages::Flow;
+
+    use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<StreamSettings, String> {
         let settings =

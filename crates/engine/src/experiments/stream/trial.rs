@@ -1,5 +1,7 @@
 //! One trial of `stream`: who listens, who connects, and when both are done.
 
+use tcptoll_lab::lab::Hosts;
+use tcptoll_lab::messages::{Rows, TransferReport, TransferServer, Watch};
 use tcptoll_model::study::PlannedArm;
 
 use super::settings::StreamSettings;
@@ -9,8 +11,6 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::service::Server;
 use crate::experiments::bench::transfer;
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::Hosts;
-use tcptoll_lab::messages::{Rows, TransferReport, TransferServer, Watch};
 
 /// One arm, being run.
 pub(super) struct StreamTrial<'a> {

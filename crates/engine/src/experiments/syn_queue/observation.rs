@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::messages::ConnectReport;
 use tcptoll_model::experiments::figures::DROPS;
 use tcptoll_model::experiments::syn_queue::HALF_OPEN_PEAK;
 use tcptoll_model::record::{Arm, DropBalance, HalfOpenPeer, ListenerQueue, Own};
@@ -11,7 +12,6 @@ use super::trial::SynQueueTrial;
 use crate::experiments::bench::procedure::Seen;
 use crate::experiments::bench::queue_load::QueueLoad;
 use crate::experiments::bench::queues::balance_of;
-use tcptoll_lab::messages::ConnectReport;
 
 /// A source that sends again within this keeps its request: the request's first timer runs for 1 s.
 const KEPT_WITHIN: Duration = Duration::from_millis(900);

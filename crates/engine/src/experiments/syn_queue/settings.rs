@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tcptoll_lab::lab::plan::is_silent;
+use tcptoll_lab::load::half_open::{AGAIN_MIN, FIRST_PASS, RATE_MAX};
 use tcptoll_model::experiments::syn_queue::{HALF_OPEN_MAX, SPEC};
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::parse_count;
@@ -11,8 +13,6 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::opening::Flow;
 use crate::experiments::bench::settings::{LabSpec, Reader, number, time_above_zero, wrong};
-use tcptoll_lab::lab::plan::is_silent;
-use tcptoll_lab::load::half_open::{AGAIN_MIN, FIRST_PASS, RATE_MAX};
 
 /// The most connections one trial opens.
 const COUNT_MAX: u64 = 1_000_000;

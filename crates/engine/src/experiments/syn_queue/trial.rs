@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_lab::lab::{Handle, Hosts, LabError};
+use tcptoll_lab::messages::{
+    ConnectLoad, ConnectReport, EndHalfOpen, Greet, HalfOpenReport, KeepHalfOpen, Rows, Watch,
+};
 use tcptoll_model::half_open::HalfOpenSettings;
 use tcptoll_model::study::PlannedArm;
 
@@ -14,10 +18,6 @@ use crate::experiments::bench::opening::{Trace, drive_measured};
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::queue_load::QueueLoad;
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::{Handle, Hosts, LabError};
-use tcptoll_lab::messages::{
-    ConnectLoad, ConnectReport, EndHalfOpen, Greet, HalfOpenReport, KeepHalfOpen, Rows, Watch,
-};
 
 /// The last of the peer's first SYNs has arrived after this, on top of the way: two looks at half-open
 /// requests, so that a full queue is seen before the load too.

@@ -6,12 +6,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_lab::lab::{Hosts, LabError};
+use tcptoll_lab::messages::{CloseFirst, Echo, HoldPorts, PortsHeld};
 use tcptoll_model::ports::{PortForecast, assigned};
 
 use super::settings::TimeWaitSettings;
 use crate::experiments::{Context, TrialError};
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::{CloseFirst, Echo, HoldPorts, PortsHeld};
 
 /// Ports in TIME-WAIT may be reused after the kernel's delay; this much later all of them may.
 const REUSE_SLACK: Duration = Duration::from_millis(20);

@@ -1,5 +1,6 @@
 //! From what the hosts reported to the arm that is recorded.
 
+use tcptoll_lab::messages::{CloseFirst, CurvePoint, Moment, POINTS_MAX, ShortReport};
 use tcptoll_model::counters::difference;
 use tcptoll_model::experiments::figures::{
     CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, LATENCY, LATENCY_MEAN, LATENESS,
@@ -18,7 +19,6 @@ use tcptoll_model::warning::Warning;
 use super::trial::{Driven, TimeWaitTrial};
 use crate::experiments::bench::notes::{Span, mean_us, path_sample};
 use crate::experiments::bench::procedure::Seen;
-use tcptoll_lab::messages::{CloseFirst, CurvePoint, Moment, POINTS_MAX, ShortReport};
 
 /// A socket is in TIME-WAIT for 60 s: until then, with a second to spare, none has gone by itself.
 const NONE_GONE_NS: u64 = 59_000_000_000;

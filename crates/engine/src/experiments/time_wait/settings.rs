@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tcptoll_lab::lab::plan::{Addresses, client_address};
+use tcptoll_lab::messages::{CloseFirst, WORKERS_MAX};
 use tcptoll_model::experiments::time_wait::SPEC;
 use tcptoll_model::ports::assigned;
 use tcptoll_model::study::Settings;
@@ -11,8 +13,6 @@ use tcptoll_model::units::{parse_count, parse_share, parse_time};
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{DEFAULT_PORTS, OVERHEAD_S, PORT_S};
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
-use tcptoll_lab::lab::plan::{Addresses, client_address};
-use tcptoll_lab::messages::{CloseFirst, WORKERS_MAX};
 
 /// The most operations of one trial.
 const COUNT_MAX: u64 = 10_000_000;

@@ -4,6 +4,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_lab::lab::{Begun, Hosts, LabError};
+use tcptoll_lab::messages::{
+    CloseFirst, ClosedSockets, CountClosed, Done, Echo, EchoReport, Rows, ShortLoad, ShortReport,
+    Watch,
+};
 use tcptoll_model::ports::{ClientCloses, PortForecast, PortSettings, forecast};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::PlannedArm;
@@ -13,11 +18,6 @@ use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::{Begun, Hosts, LabError};
-use tcptoll_lab::messages::{
-    CloseFirst, ClosedSockets, CountClosed, Done, Echo, EchoReport, Rows, ShortLoad, ShortReport,
-    Watch,
-};
 
 /// Port of the server. The kernel would choose another one for the load than for the connections
 /// before it, and on loopback one of the client's range.

@@ -4,9 +4,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tcptoll_kernel::process::kill_group;
+use tcptoll_lab::lab::{Interrupt, LabError};
 
 use crate::experiments::TrialError;
-use tcptoll_lab::lab::{Interrupt, LabError};
 
 /// How long the command may take.
 const LIMIT: Duration = Duration::from_mins(2);

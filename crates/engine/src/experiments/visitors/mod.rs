@@ -6,6 +6,7 @@ mod observation;
 mod settings;
 mod trial;
 
+use tcptoll_lab::files::Shared;
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::experiments::visitors::SPEC;
 use tcptoll_model::record::Resolved;
@@ -15,7 +16,6 @@ use self::settings::{Ends, VisitorSettings};
 use self::trial::VisitorTrial;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
-use tcptoll_lab::files::Shared;
 
 /// The experiment.
 pub struct VisitorsOfASite;

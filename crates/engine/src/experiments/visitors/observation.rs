@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::messages::{PageSeen, ServerKind, WorkerSample};
 use tcptoll_model::experiments::figures::ACCEPT_QUEUE_PEAK;
 use tcptoll_model::experiments::spec::MetricSpec;
 use tcptoll_model::experiments::visitors::{
@@ -17,7 +18,6 @@ use super::expected::Alone;
 use super::trial::{Came, Limit, VisitorTrial};
 use crate::experiments::bench::notes::{quantile_us, set_cpu};
 use crate::experiments::bench::procedure::Seen;
-use tcptoll_lab::messages::{PageSeen, ServerKind, WorkerSample};
 
 /// Visitors that come later than this share of a page's time are late.
 const LATE_SHARE: f64 = 0.05;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::messages::{ServerKind, ServerLimits};
 use tcptoll_model::experiments::visitors::SPEC;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::page::visits::{Peaks, Visitors};
@@ -14,8 +16,6 @@ use crate::experiments::bench::content::{Content, Manner};
 use crate::experiments::bench::kept::Kept;
 use crate::experiments::bench::settings::{LabSpec, Reader, number, time_above_zero, wrong};
 use crate::experiments::bench::target::Target;
-use tcptoll_lab::files::Shared;
-use tcptoll_lab::messages::{ServerKind, ServerLimits};
 
 /// Visitors of one trial, about, at most: each has six connections, and they are all one client's.
 const VISITORS_MAX: f64 = 20_000.0;

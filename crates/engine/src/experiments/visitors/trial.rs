@@ -2,6 +2,12 @@
 
 use std::net::SocketAddr;
 
+use tcptoll_lab::lab::{Hosts, LabError};
+use tcptoll_lab::messages::{
+    ConnectionSeen, Done, LoadPage, LoadVisits, PageSeen, PageUser, Rows, ServerLimits, ServerSpec,
+    Serving, TlsLoad, VisitPart, VisitsReport, Watch, WatchMemory, WatchWorkers, WorkersSeen,
+};
+use tcptoll_lab::servers::memory::{self, KeptGroup};
 use tcptoll_model::page::resource::Protocol;
 use tcptoll_model::page::waterfall::Waterfall;
 use tcptoll_model::study::PlannedArm;
@@ -13,12 +19,6 @@ use crate::experiments::bench::hosts::{PortsNeeded, workers_seen};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::{
-    ConnectionSeen, Done, LoadPage, LoadVisits, PageSeen, PageUser, Rows, ServerLimits, ServerSpec,
-    Serving, TlsLoad, VisitPart, VisitsReport, Watch, WatchMemory, WatchWorkers, WorkersSeen,
-};
-use tcptoll_lab::servers::memory::{self, KeptGroup};
 
 /// Port of the lab's server.
 const PORT: u16 = 8080;

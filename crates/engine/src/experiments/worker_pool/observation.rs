@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tcptoll_lab::messages::{GROUP_LATENCY, GroupReport, HttpReport, WorkerSample};
 use tcptoll_model::experiments::worker_pool::{
     BACKEND, BACKEND_FAILED, BACKEND_LATENCY, BACKEND_LATENCY_MEAN, BACKEND_RATE, LOCAL,
     LOCAL_FAILED, LOCAL_LATENCY, LOCAL_LATENCY_MEAN, LOCAL_RATE, RECOVERY, WORKERS_BUSY_PEAK,
@@ -19,7 +20,6 @@ use super::recovery::recovery_s;
 use super::trial::{BACKEND_GROUP, Driven, LOCAL_GROUP, PoolTrial};
 use crate::experiments::bench::notes::{mean_us, path_sample, quantile_us, set_cpu};
 use crate::experiments::bench::procedure::Seen;
-use tcptoll_lab::messages::{GROUP_LATENCY, GroupReport, HttpReport, WorkerSample};
 
 /// Points of a series of the status page.
 const POINTS: usize = 400;
@@ -318,8 +318,9 @@ fn peak_within(series: &Series, [from_s, until_s]: [f64; 2]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tcptoll_lab::messages::GroupSlice;
+
+    use super::*;
 
     #[test]
     fn a_series_of_another_beginning_is_moved_and_what_came_before_left_out() {

@@ -4,6 +4,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_lab::lab::{Handle, Hosts, LabError};
+use tcptoll_lab::messages::{
+    BackendKind, BackendServing, BackendSpec, Done, FrontServing, FrontSpec, GroupReport, HttpLoad,
+    HttpReport, HttpRequests, Io, Rows, Stall, Stalled, UPLOAD_MAX, Upload, Watch, WatchQueues,
+    WatchWorkers, WorkersSeen,
+};
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
 use tcptoll_model::record::ListenerQueue;
@@ -18,12 +24,6 @@ use crate::experiments::bench::opening::recorded_queues;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
-use tcptoll_lab::lab::{Handle, Hosts, LabError};
-use tcptoll_lab::messages::{
-    BackendKind, BackendServing, BackendSpec, Done, FrontServing, FrontSpec, GroupReport, HttpLoad,
-    HttpReport, HttpRequests, Io, Rows, Stall, Stalled, UPLOAD_MAX, Upload, Watch, WatchQueues,
-    WatchWorkers, WorkersSeen,
-};
 
 /// Port of the front service: below every range of local ports, above those that only a privileged
 /// program may listen on.

@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::lab::{Interrupt, LabError};
 use tcptoll_model::experiments::spec::{Better, MetricSpec, Noun, Spec};
 use tcptoll_model::record::{Arm, Lasting, Metric, Resolved};
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
-use tcptoll_lab::files::Shared;
-use tcptoll_lab::lab::{Interrupt, LabError};
 
 /// One trial, as the experiment sees it.
 pub(super) struct Call<'a> {

@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tcptoll_lab::clock::{boottime_ns, monotonic_ns};
 use tcptoll_model::watch::{Recording, State, WatchHeader, WatchLine, WatchStopped, WatchSummary};
 
 use super::join::{Joined, rewrite};
-use tcptoll_lab::clock::{boottime_ns, monotonic_ns};
 
 /// The smallest limit: a single interval with 1,024 listeners, their descriptions and 256 diagnoses takes
 /// less than half of it.

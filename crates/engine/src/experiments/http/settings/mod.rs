@@ -3,6 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::load::THREADS_MAX;
+use tcptoll_lab::messages::Io;
 use tcptoll_model::arrivals::Spread;
 use tcptoll_model::experiments::http::SPEC;
 use tcptoll_model::http::reuse::Reuse;
@@ -18,9 +21,6 @@ use crate::experiments::bench::settings::{
     Reader, WarmUp, check_congestion, time_above_zero, wrong,
 };
 use crate::experiments::bench::target::Target;
-use tcptoll_lab::files::Shared;
-use tcptoll_lab::load::THREADS_MAX;
-use tcptoll_lab::messages::Io;
 
 /// Most requests of one trial, before or in its measured part.
 const REQUESTS_MAX: u64 = 1_000_000_000;

@@ -1,8 +1,9 @@
 use serde_json::Value;
 
+use tcptoll_lab::messages::ServerKind;
+
 use super::super::requests::Body;
 use super::*;
-use tcptoll_lab::messages::ServerKind;
 
 fn read(pairs: &[(&str, &str)]) -> Result<HttpSettings, String> {
     let settings =

@@ -6,6 +6,7 @@ mod checking;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tcptoll_lab::messages::Lazy;
 use tcptoll_model::checking::{Checking, Mechanism, Path, WHEEL_SHARE};
 use tcptoll_model::experiments::keepalive::SPEC;
 use tcptoll_model::study::Settings;
@@ -15,7 +16,6 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{LabSpec, Reader, number, wrong};
 use crate::experiments::bench::target::Target;
 use checking::{assumed, cheapest, checking, null};
-use tcptoll_lab::messages::Lazy;
 
 /// The most connections of one trial.
 const SOCKETS_MAX: u64 = 500_000;
