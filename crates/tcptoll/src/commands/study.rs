@@ -92,7 +92,7 @@ fn list() -> anyhow::Result<Status> {
         .map(|(name, _)| *name)
         .partition(|name| studies::TOUR.iter().any(|(part, _)| part == name));
     for name in others.into_iter().chain(parts) {
-        // Not asked of this machine: what it lacks is told where it is run.
+        // `studies::load` would look for its servers on this machine; a list does not need them.
         let study = Study::from_toml(&studies::text(name)?)?;
         let [_, least_s, _] = spans(&Schedule::of(&study)?);
         let time = seconds(least_s);

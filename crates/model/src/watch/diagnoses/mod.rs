@@ -166,10 +166,6 @@ pub(crate) fn place(address: &str, port: u16) -> String {
 
 /// Evidence from what there is of it.
 pub(crate) fn evidence<const N: usize>(of: [(&str, Option<Value>); N]) -> BTreeMap<String, Value> {
-    known(Vec::from(of))
-}
-
-fn known(of: Vec<(&str, Option<Value>)>) -> BTreeMap<String, Value> {
     of.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
