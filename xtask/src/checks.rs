@@ -3,7 +3,9 @@
 //! CI runs this and nothing else. Each step is an ordinary command that can be typed by itself;
 //! the list below is the only place that knows them all.
 
-use anyhow::{Context as _, bail};
+use std::process::Stdio;
+
+use anyhow::{Context as _, bail, ensure};
 use cargo_metadata::{Message, Package, TargetKind};
 
 use crate::process::{Line, Outcome, Steps};
@@ -55,13 +57,17 @@ fn run_steps(steps: &mut Steps, targets: &Targets, with_setup: bool) -> Outcome 
         passed(steps.line("tests", &targets.tests()))?;
         passed(steps.line("tests in the docs", &doc_tests()))?;
         passed(steps.step("Python package", "cargo xtask python", || python::run(&[])))?;
-        passed(targets.run_lab_tests(steps, Lane::Alone))?;
+        let mut programs = Vec::new();
+        let build = targets.lab().arg("--no-run");
+        passed(steps.step("programs of lab tests", &build.to_string(), || {
+            programs = targets.lab_programs(build.clone())?;
+            Ok(Outcome::Passed)
+        }))?;
+        passed(lab_tests(steps, Lane::Alone, targets, &programs))?;
         // The tests wait for most of their time: what they leave of the CPUs is enough to compile.
-        let lints = [clippy(), rustdoc()];
-        let repeat = lints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" && ");
-        let beside = Steps::beside("clippy and rustdoc", lints.into());
-        let tests = targets.run_lab_tests(steps, Lane::Concurrent);
-        passed(steps.joined(beside, &repeat))?;
+        let lints = Steps::beside("clippy and rustdoc", vec![clippy(), rustdoc()]);
+        let tests = lab_tests(steps, Lane::Concurrent, targets, &programs);
+        passed(steps.joined(lints))?;
         passed(tests)?;
         Ok(())
     };
@@ -125,6 +131,27 @@ impl Lane {
     }
 }
 
+/// Runs one lane. The test programs are started without cargo, which would wait for what cargo compiles
+/// beside them.
+fn lab_tests(
+    steps: &mut Steps,
+    lane: Lane,
+    targets: &Targets,
+    programs: &[(String, String)],
+) -> Outcome {
+    steps.step(lane.name(), &targets.lab_tests(lane).to_string(), || {
+        for (folder, program) in programs {
+            let line = Line::new("env").args(["-C", folder, program]);
+            let line = line.args(lane.selection().iter().copied()).env("LAB", "required");
+            let outcome = line.run()?;
+            if outcome != Outcome::Passed {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Passed)
+    })
+}
+
 /// The names of the workspace's integration tests.
 #[derive(Debug, Default, PartialEq)]
 struct Targets {
@@ -163,33 +190,27 @@ impl Targets {
             .locked()
     }
 
-    /// Runs one lane. The test program is started without cargo, which would wait for what cargo compiles
-    /// beside it.
-    fn run_lab_tests(&self, steps: &mut Steps, lane: Lane) -> Outcome {
-        steps.step(lane.name(), &self.lab_tests(lane).to_string(), || {
-            let programs = self.lab_programs()?;
-            if programs.is_empty() {
-                bail!("package {LAB_PACKAGE} has no test target named {LAB_PREFIX}");
-            }
-            for (folder, program) in programs {
-                let line = Line::new("env").args(["-C", &folder, &program]);
-                let line = line.args(lane.selection().iter().copied()).env("LAB", "required");
-                let outcome = line.run()?;
-                if outcome != Outcome::Passed {
-                    return Ok(outcome);
-                }
-            }
-            Ok(Outcome::Passed)
-        })
+    /// `--workspace` and not `-p tcptoll`: with other packages chosen, cargo would unite features
+    /// differently and build everything again. No other package has a target of this name.
+    fn lab(&self) -> Line {
+        Line::cargo("test")
+            .args(["--workspace", "--all-features"])
+            .args(self.lab.iter().flat_map(|name| ["--test", name]))
+            .locked()
     }
 
-    /// Folder and path of each test program of the lab, which the step before has built.
-    fn lab_programs(&self) -> anyhow::Result<Vec<(String, String)>> {
-        let line = Line::cargo("test")
-            .args(["--workspace", "--all-features", "--no-run", "--message-format=json", "--quiet"])
-            .args(self.lab.iter().flat_map(|name| ["--test", name]))
-            .locked();
-        let output = line.command().output().with_context(|| format!("running {line}"))?;
+    fn lab_tests(&self, lane: Lane) -> Line {
+        self.lab().arg("--").args(lane.selection().iter().copied()).env("LAB", "required")
+    }
+
+    /// Folder and path of each test program of the lab.
+    ///
+    /// Errors: they cannot be built; there is none.
+    fn lab_programs(&self, build: Line) -> anyhow::Result<Vec<(String, String)>> {
+        let line = build.args(["--message-format=json", "--quiet"]);
+        let output = line.command().stderr(Stdio::inherit()).output();
+        let output = output.with_context(|| format!("running {line}"))?;
+        ensure!(output.status.success(), "{line}: {}", output.status);
         let mut programs = Vec::new();
         for message in Message::parse_stream(output.stdout.as_slice()) {
             let Message::CompilerArtifact(built) = message? else { continue };
@@ -199,19 +220,11 @@ impl Targets {
                 programs.push((folder.to_string(), program.to_string()));
             }
         }
+        ensure!(
+            !programs.is_empty(),
+            "package {LAB_PACKAGE} has no test target named {LAB_PREFIX}"
+        );
         Ok(programs)
-    }
-
-    /// `--workspace` and not `-p tcptoll`: with other packages chosen, cargo would unite features
-    /// differently and build everything again. No other package has a target of this name.
-    fn lab_tests(&self, lane: Lane) -> Line {
-        Line::cargo("test")
-            .args(["--workspace", "--all-features"])
-            .args(self.lab.iter().flat_map(|name| ["--test", name]))
-            .locked()
-            .arg("--")
-            .args(lane.selection().iter().copied())
-            .env("LAB", "required")
     }
 }
 

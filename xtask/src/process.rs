@@ -83,6 +83,14 @@ impl Line {
         self
     }
 
+    /// The same line, run only while a CPU would be idle.
+    fn idle(self) -> anyhow::Result<Self> {
+        let program = self.program.to_str().context("the path of a program is not UTF-8")?;
+        let mut line = Self::new("chrt").args(["--idle", "0", program]).args(self.arguments);
+        line.environment = self.environment;
+        Ok(line)
+    }
+
     /// The command, with no standard input: nothing here may wait for an answer.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
@@ -140,6 +148,7 @@ pub(crate) fn on_path(program: &str) -> bool {
 /// A step that runs while others do.
 pub(crate) struct Beside {
     name: String,
+    repeat: String,
     thread: std::thread::JoinHandle<anyhow::Result<()>>,
 }
 
@@ -186,27 +195,28 @@ impl Steps {
         self.step(name, &line.to_string(), || line.run())
     }
 
-    /// Begins a step that runs on what the others leave of the CPUs; [`Self::joined`] ends it.
+    /// Begins a step of these lines, one after another, that runs on what other steps leave of the CPUs;
+    /// [`Self::joined`] ends it.
     pub(crate) fn beside(name: &str, lines: Vec<Line>) -> Beside {
+        let shown: Vec<String> = lines.iter().map(ToString::to_string).collect();
         let run = move || {
             lines.into_iter().try_for_each(|line| {
-                let mut command = Command::new("chrt");
-                command.args(["--idle", "0"]).arg(&line.program).args(&line.arguments);
-                command.envs(line.environment.iter().map(|(name, value)| (name, value)));
-                let output = command.stdin(Stdio::null()).output();
-                let output = output.with_context(|| format!("running {line}"))?;
+                let shown = line.to_string();
+                let output = line.idle()?.command().output();
+                let output = output.with_context(|| format!("running {shown}"))?;
                 let said = String::from_utf8_lossy(&output.stderr);
-                anyhow::ensure!(output.status.success(), "{said}\n{line}: {}", output.status);
+                anyhow::ensure!(output.status.success(), "{said}\n{shown}: {}", output.status);
                 Ok(())
             })
         };
-        Beside { name: name.to_owned(), thread: std::thread::spawn(run) }
+        let thread = std::thread::spawn(run);
+        Beside { name: name.to_owned(), repeat: shown.join(" && "), thread }
     }
 
     /// Waits for a step that ran beside others.
-    pub(crate) fn joined(&mut self, beside: Beside, repeat: &str) -> Outcome {
-        let Beside { name, thread } = beside;
-        self.step(&format!("{name}, to its end"), repeat, || match thread.join() {
+    pub(crate) fn joined(&mut self, beside: Beside) -> Outcome {
+        let Beside { name, repeat, thread } = beside;
+        self.step(&format!("{name}, to its end"), &repeat, || match thread.join() {
             Ok(Ok(())) => Ok(Outcome::Passed),
             Ok(Err(error)) => {
                 eprintln!("{error:#}");
