@@ -1,12 +1,12 @@
 //! The commands that README and guides print, where every server is installed and where none is.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::{fs, os};
 
 use tcptoll_model::experiments;
 
-use crate::support::{Folder, Ran, lacks, not_root, run};
+use crate::support::{lacks, not_root, on_a_bare_machine, run};
 
 /// What a reader puts in place of a word in capitals.
 const PLACES: [(&str, &str); 2] = [("HOST:PORT", "127.0.0.1:9"), ("URL", "http://127.0.0.1:9/")];
@@ -70,21 +70,6 @@ fn tried(line: &str) -> Option<String> {
         .then_some(line)
 }
 
-/// Runs a line; where `bare`, no server is installed, and nothing but tcptoll is in `PATH`.
-fn line_of(line: &str, bare: bool) -> Ran {
-    let (folder, empty) = (Folder::new(), Folder::new());
-    os::unix::fs::symlink(env!("CARGO_BIN_EXE_tcptoll"), folder.file("tcptoll")).unwrap();
-    let script = if bare {
-        "mount --bind \"$0\" /usr/sbin && mount --bind \"$0\" /usr/local/sbin && PATH=\"$1\" exec /bin/sh -c \"$2\""
-    } else {
-        "PATH=\"$1:$PATH\" exec /bin/sh -c \"$2\""
-    };
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", script]).arg(empty.0.path()).arg(folder.0.path()).arg(line);
-    command.env("XDG_DATA_HOME", empty.0.path());
-    run(&mut command)
-}
-
 #[test]
 fn every_documented_command_is_accepted_or_names_the_package_that_it_needs() {
     if not_root() || lacks(&["unshare", "mount"]) {
@@ -94,9 +79,13 @@ fn every_documented_command_is_accepted_or_names_the_package_that_it_needs() {
     assert!(commands.len() > 30, "{}", commands.len());
     let mut without = 0;
     for line in &commands {
-        let full = line_of(line, false);
+        let program = env!("CARGO_BIN_EXE_tcptoll");
+        let script =
+            format!("export XDG_DATA_HOME=/nowhere\ntcptoll() {{ '{program}' \"$@\"; }}\n{line}");
+        let shell = ["/bin/sh", "-c", &script];
+        let full = run(Command::new(shell[0]).args(&shell[1..]));
         assert_eq!(full.status, Some(0), "{line}: {}", full.stderr);
-        let bare = line_of(line, true);
+        let bare = on_a_bare_machine(&shell);
         let package = bare.stderr.contains(" is not installed: apt-get install ");
         assert!(
             bare.status == Some(0) || bare.status == Some(2) && package,

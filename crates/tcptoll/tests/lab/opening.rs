@@ -2,7 +2,7 @@
 
 use tcptoll_model::record::{Arm, LinkKind};
 
-use crate::support::{MEASURED, connect, counter, errors, min_ms, no_lab, only};
+use crate::support::{MEASURED, TOLERANCE, connect, counter, errors, min_ms, no_lab, only};
 
 /// Every connection opened, and both kernels agree.
 fn all_opened(arm: &Arm, count: u64) {
@@ -144,7 +144,7 @@ fn a_link_that_is_not_measured_says_so_and_nothing_else_is_other() {
         return;
     }
     let words = ["--link", "rtt=5ms", "--count", "20", "--link-tolerance"];
-    for (tolerance, is_measured) in [("off", false), (MEASURED[1], true)] {
+    for (tolerance, is_measured) in [(TOLERANCE, false), (MEASURED, true)] {
         let summary = connect(&[&words[..], &[tolerance]].concat());
         let arm = only(&summary);
         all_opened(arm, 20);
@@ -165,7 +165,7 @@ fn a_link_with_a_rate_is_measured_in_both_directions() {
         ("rate=100mbit", LinkKind::Direct),
         ("rtt=5ms,rate=100mbit,queue=100p", LinkKind::EmulatedTun),
     ] {
-        let summary = connect(&["--link", link, "--count", "50", MEASURED[0], MEASURED[1]]);
+        let summary = connect(&["--link", link, "--count", "50", "--link-tolerance", MEASURED]);
         let arm = only(&summary);
         all_opened(arm, 50);
         let measured = arm.link.as_ref().unwrap();

@@ -1,13 +1,12 @@
 //! Real servers and real clients in the lab, and servers that misbehave.
 
 use std::fs;
-use std::process::Command;
 
 use tcptoll_model::record::Summary;
 
 use crate::support::{
-    Folder, Ran, TOLERANCE, checked_summary, connect, lacks, measured, no_lab, not_root, only, run,
-    tcptoll,
+    Folder, Ran, TOLERANCE, checked_summary, connect, lacks, measured, no_lab, not_root,
+    on_a_bare_machine, only, run, tcptoll,
 };
 
 /// Runs a shell line on the client host.
@@ -212,17 +211,6 @@ fn load_on_a_public_address_is_announced_before_it_begins() {
     assert!(error.starts_with("error: --to 192.0.2.1:80: none of 2 connections"), "{error}");
 }
 
-/// A command where no server is installed: nothing in the folders of servers, and nothing in `PATH`.
-fn on_a_bare_machine(args: &[&str]) -> Ran {
-    let folder = Folder::new();
-    let script = "mount --bind \"$0\" /usr/sbin && mount --bind \"$0\" /usr/local/sbin && \
-         PATH=/nowhere exec \"$@\"";
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", script]).arg(folder.0.path());
-    command.arg(env!("CARGO_BIN_EXE_tcptoll")).args(args);
-    run(&mut command)
-}
-
 #[test]
 fn where_no_server_is_installed_ours_answers_and_says_so() {
     if not_root() || lacks(&["unshare", "mount"]) {
@@ -232,7 +220,7 @@ fn where_no_server_is_installed_ours_answers_and_says_so() {
     let http = ["http", "--duration", "200ms", "--reuse", "server-close"];
     let page = ["page", "--keepalive", "off", "--loads", "1", "--resources", "5", "--work", "20ms"];
     for args in [&http[..], &page[..]] {
-        let ran = on_a_bare_machine(&[args, &tail].concat());
+        let ran = on_a_bare_machine(&[&[env!("CARGO_BIN_EXE_tcptoll")][..], args, &tail].concat());
         assert!(measured(&ran), "{args:?}: {:?}: {}", ran.status, ran.stderr);
         let summary = checked_summary(&ran.stdout);
         let arm = only(&summary);
@@ -256,7 +244,7 @@ fn a_server_that_was_asked_for_and_is_not_installed_is_refused_with_its_package(
         (&["page", "--server", "nginx"], "nginx-light"),
         (&["page", "--compress", "on"], "apache2-bin"),
     ] {
-        let ran = on_a_bare_machine(&[args, &out].concat());
+        let ran = on_a_bare_machine(&[&[env!("CARGO_BIN_EXE_tcptoll")][..], args, &out].concat());
         let advice = format!("is not installed: apt-get install {package}");
         assert!(ran.status == Some(2) && ran.stderr.contains(&advice), "{args:?}: {}", ran.stderr);
     }
