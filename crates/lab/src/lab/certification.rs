@@ -20,17 +20,18 @@ pub struct Tolerance {
     pub delay_us: Option<f64>,
     /// Of the rate, as a share.
     pub rate: f64,
-    /// The link is not measured, so nothing is refused.
-    pub off: bool,
 }
 
 impl Default for Tolerance {
     fn default() -> Self {
-        Self { delay_us: None, rate: 0.02, off: false }
+        Self { delay_us: None, rate: 0.02 }
     }
 }
 
 impl Tolerance {
+    /// The link is not measured, and no trial is excluded because it was late.
+    pub const OFF: Self = Self { delay_us: Some(f64::INFINITY), rate: f64::INFINITY };
+
     /// Of the median round trip of a link with this one, µs: what was asked for, else the larger of
     /// 100 µs and 1 %. Nothing that takes 200 ms is decided by 0.1 ms.
     pub fn delay_us(&self, rtt: Duration) -> f64 {
@@ -44,7 +45,7 @@ impl Tolerance {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut tolerance = Self::default();
         if text.trim() == "off" {
-            return Ok(Self { off: true, ..tolerance });
+            return Ok(Self::OFF);
         }
         for part in text.split(',') {
             let say = |error: &dyn std::fmt::Display| format!("--link-tolerance {text}: {error}");
@@ -135,7 +136,7 @@ pub fn certify(
         lateness_us: None,
         unwanted_drops: 0,
     };
-    if tolerance.off {
+    if tolerance == Tolerance::OFF {
         return Ok(Certificate { measured, early_ns: 0, refusal: None });
     }
     let asked_us = echo_ns(spec, hosts.addresses.server.is_ipv6()) / 1e3;
@@ -483,8 +484,11 @@ mod tests {
 
     #[test]
     fn a_tolerance_is_of_delay_and_rate_or_off_alone() {
-        assert!(Tolerance::parse("off").unwrap().off);
-        assert!(!Tolerance::parse("delay=1ms,rate=5%").unwrap().off);
+        assert_eq!(Tolerance::parse("off"), Ok(Tolerance::OFF));
+        // A late link spoils no trial.
+        assert!(Tolerance::OFF.delay_us(MS).is_infinite());
+        let both = Tolerance { delay_us: Some(1e3), rate: 0.05 };
+        assert_eq!(Tolerance::parse("delay=1ms,rate=5%"), Ok(both));
         let why = Tolerance::parse("off,rate=2%").unwrap_err();
         assert_eq!(why, "--link-tolerance off,rate=2%: off stands alone: leave out the rest");
     }

@@ -14,7 +14,7 @@ use crate::folder::Folder;
 use crate::table::Table;
 
 /// Wide, because here the error itself is the figure.
-const ANY: Tolerance = Tolerance { delay_us: Some(1e6), rate: 10.0, off: false };
+const ANY: Tolerance = Tolerance { delay_us: Some(1e6), rate: 10.0 };
 
 pub(crate) fn lab(link: &str, packet: bool) -> anyhow::Result<Hosts> {
     let spec = LinkSpec::parse(link)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tcptoll_lab::lab::certification::{Certificate, certify};
+use tcptoll_lab::lab::certification::{Certificate, Tolerance, certify};
 use tcptoll_lab::lab::plan::{Addresses, Plan, client_address};
 use tcptoll_lab::lab::{Handle, Hosts, Interrupt, LabError};
 use tcptoll_lab::messages::{
@@ -110,7 +110,7 @@ impl Notes {
         if certificate.measured.kind == LinkKind::EmulatedPacket && !packet_relay {
             self.warn(&Warning::PacketFallback);
         }
-        if context.tolerance.off {
+        if context.tolerance == Tolerance::OFF {
             self.warn(&Warning::LinkNotMeasured);
         }
         self.arm.link = Some(certificate.measured);
