@@ -1,10 +1,11 @@
-//! Waiting for keys of a terminal.
+//! A terminal: its modes, and waiting for its keys.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 
 use crate::SysError;
 
@@ -35,6 +36,35 @@ pub fn wait_for_keys(fd: impl AsFd, at_most: Duration) -> Result<Keys, SysError>
     let came = waited[0].revents().unwrap_or(PollFlags::POLLERR);
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
     Ok(if came.intersects(gone) { Keys::HungUp } else { Keys::Ready })
+}
+
+/// The modes of a terminal: who echoes, and what a line is (`termios(3)`).
+#[derive(Clone, Debug)]
+pub struct Modes(Termios);
+
+impl Modes {
+    /// Those that it has.
+    ///
+    /// Errors: `fd` is no terminal.
+    pub fn of(fd: impl AsFd) -> Result<Self, SysError> {
+        tcgetattr(fd).map(Self).map_err(|errno| SysError::new("tcgetattr", "the terminal", errno))
+    }
+
+    /// The same without echo, lines and signals: each byte of a key is to be read as it comes.
+    #[must_use]
+    pub fn raw(&self) -> Self {
+        let mut raw = self.0.clone();
+        cfmakeraw(&mut raw);
+        Self(raw)
+    }
+
+    /// Gives a terminal these.
+    ///
+    /// Errors: `fd` is no terminal, or it is gone.
+    pub fn set(&self, fd: impl AsFd) -> Result<(), SysError> {
+        tcsetattr(fd, SetArg::TCSANOW, &self.0)
+            .map_err(|errno| SysError::new("tcsetattr", "the terminal", errno))
+    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub use tcptoll_kernel::namespace::Network;
 use tcptoll_kernel::namespace::join_network;
 use tcptoll_kernel::process::uid;
 use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag, States};
-pub use tcptoll_kernel::terminal::{Keys, wait_for_keys};
+pub use tcptoll_kernel::terminal::{Keys, Modes, wait_for_keys};
 use tcptoll_lab::clock::{boottime_ns, wall_clock};
 use tcptoll_model::watch::{ListenerLook, Look, LookCost, Table};
 

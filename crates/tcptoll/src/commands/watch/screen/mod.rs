@@ -13,7 +13,6 @@ mod view;
 
 use std::time::Duration;
 
-use ratatui_core::buffer::Buffer;
 use signal_hook::consts::{SIGHUP, SIGINT};
 use tcptoll_model::watch::History;
 
@@ -23,7 +22,6 @@ use self::terminal::{Came, Shown};
 use self::view::{Asked, View};
 use super::text::Watched;
 use crate::exit;
-use crate::locale::has_unicode;
 
 /// The screen, on a terminal that is given back when this is dropped.
 pub(super) struct Screen {
@@ -64,12 +62,8 @@ impl Screen {
     pub(super) fn draw(&mut self, history: &History) -> anyhow::Result<()> {
         let Self { shown, view, painter } = self;
         view.notice = exit::held();
-        shown.draw(|frame| {
-            painter.paint(frame.area(), frame.buffer_mut(), view, history);
-            if !has_unicode() {
-                in_ascii(frame.buffer_mut());
-            }
-        })?;
+        let size = Shown::size();
+        shown.draw(size, painter.rows(size, view, history))?;
         Ok(())
     }
 
@@ -97,16 +91,6 @@ impl Screen {
             self.draw(history)?;
         }
         Ok(After::GoOn)
-    }
-}
-
-/// A cell has room for one sign.
-fn in_ascii(buffer: &mut Buffer) {
-    for cell in &mut buffer.content {
-        if !cell.symbol().is_ascii() {
-            let sign = tcptoll_report::ascii(cell.symbol()).chars().next().unwrap_or('?');
-            cell.set_char(sign);
-        }
     }
 }
 

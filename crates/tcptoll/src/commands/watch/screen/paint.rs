@@ -1,8 +1,5 @@
 //! Draws the sections: header, what is wrong, listeners, destinations, keys.
 
-use ratatui_core::buffer::Buffer;
-use ratatui_core::layout::Rect;
-use ratatui_core::style::{Color, Modifier, Style};
 use tcptoll_model::diagnosis::Severity;
 use tcptoll_model::units::plural;
 use tcptoll_model::watch::{History, ListenerState, State};
@@ -19,16 +16,17 @@ use super::super::text::{Watched, fix_in_a_line, is_over, mark, nothing_wrong};
 use super::ink::{Ink, Line};
 use super::pages;
 use super::view::{Rows, Section, View};
+use crate::locale::has_unicode;
 
 /// Less than this cannot be read.
-const SMALLEST: (u16, u16) = (30, 6);
+const SMALLEST: [usize; 2] = [30, 6];
 /// Columns before each row: whether it is selected, and what is wrong with it.
 const LEAD: usize = 3;
 /// From this height of all sections on a diagnosis has lines for its fix.
 const ROOM_FOR_FIXES: usize = 9;
 
 /// From this height on an empty line follows the header.
-const ROOM_FOR_BLANK: u16 = 24;
+const ROOM_FOR_BLANK: usize = 24;
 /// Looks whose queues are shown as a line, at least and at most.
 const TREND: (usize, usize) = (20, 60);
 
@@ -41,82 +39,97 @@ pub(super) struct Painter {
 }
 
 impl Painter {
-    fn style(&self, ink: Ink) -> Style {
-        let bold = Style::new().add_modifier(Modifier::BOLD);
-        let coloured = |style: Style, colour| if self.colours { style.fg(colour) } else { style };
+    /// Parameters of the control sequence that begins this ink (SGR of ECMA-48).
+    fn style(&self, ink: Ink) -> &'static str {
         match ink {
-            Ink::Plain => Style::new(),
-            Ink::Strong => bold,
-            Ink::Faint => Style::new().add_modifier(Modifier::DIM),
-            Ink::Problem => coloured(bold, Color::Red),
-            Ink::Warning => coloured(Style::new(), Color::Yellow),
-            Ink::Bar => coloured(Style::new(), Color::Cyan),
-            Ink::Reversed => Style::new().add_modifier(Modifier::REVERSED),
+            Ink::Problem if self.colours => "0;1;31",
+            Ink::Strong | Ink::Problem => "0;1",
+            Ink::Faint => "0;2",
+            Ink::Reversed => "0;7",
+            Ink::Warning if self.colours => "0;33",
+            Ink::Bar if self.colours => "0;36",
+            Ink::Plain | Ink::Warning | Ink::Bar => "0",
         }
     }
 
-    /// Draws all.
-    pub(super) fn paint(
-        &self,
-        area: Rect,
-        buffer: &mut Buffer,
-        view: &mut View,
-        history: &History,
-    ) {
-        if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
-            let sentence = format!(
-                "The terminal has {} × {} characters; the screen needs {} × {}. q quits.",
-                area.width, area.height, SMALLEST.0, SMALLEST.1
-            );
-            let lines = textwrap::wrap(&sentence, usize::from(area.width.max(1)));
-            for (y, line) in (area.y..area.bottom()).zip(lines) {
-                self.put(buffer, area, y, &vec![(Ink::Plain, line.into_owned())]);
+    /// All rows of a screen of so many columns and rows, as a terminal takes them.
+    pub(super) fn rows(&self, size: [usize; 2], view: &mut View, history: &History) -> Vec<String> {
+        let mut lines = self.paint(size, view, history);
+        lines.resize(size[1], Line::new());
+        lines.iter().map(|line| self.row(line, size[0], has_unicode())).collect()
+    }
+
+    /// One row; nothing goes beyond the right edge. What was right of it is erased, but not behind a full
+    /// row: its last character would be.
+    fn row(&self, line: &Line, width: usize, unicode: bool) -> String {
+        let mut row = String::new();
+        let mut left = width;
+        'parts: for (ink, text) in line {
+            row += &format!("\x1b[{}m", self.style(*ink));
+            for c in text.chars().filter(|c| !c.is_control()) {
+                let columns = display_width(c.encode_utf8(&mut [0; 4]));
+                if columns > left {
+                    break 'parts;
+                }
+                left -= columns;
+                if unicode || c.is_ascii() {
+                    row.push(c);
+                } else {
+                    let sign = tcptoll_report::ascii(&c.to_string()).chars().next().unwrap_or('?');
+                    row += &format!("{sign:<columns$}");
+                }
             }
-            return;
+        }
+        row += "\x1b[m";
+        if left > 0 {
+            row += "\x1b[K";
+        }
+        row
+    }
+
+    fn paint(&self, size: [usize; 2], view: &mut View, history: &History) -> Vec<Line> {
+        let [width, height] = size;
+        if width < SMALLEST[0] || height < SMALLEST[1] {
+            let sentence = format!(
+                "The terminal has {width} × {height} characters; the screen needs {} × {}. q quits.",
+                SMALLEST[0], SMALLEST[1]
+            );
+            let lines = textwrap::wrap(&sentence, width.max(1)).into_iter();
+            return lines.map(|line| vec![(Ink::Plain, line.into_owned())]).collect();
         }
         let Some(state) = view.state(history) else {
-            self.put(buffer, area, area.y, &vec![(Ink::Plain, "the first look …".to_owned())]);
-            return;
+            return vec![vec![(Ink::Plain, "the first look …".to_owned())]];
         };
-        let mut header = self.header(view, state, history, area);
+        let mut lines = self.header(view, state, history, size);
         let notice = view.notice.as_deref().map(printable_line);
-        header.extend(notice.map(|text| vec![(Ink::Problem, cut(&text, area.width.into()))]));
-        for (y, line) in (area.y..).zip(&header) {
-            self.put(buffer, area, y, line);
+        lines.extend(notice.map(|text| vec![(Ink::Problem, cut(&text, width))]));
+        if height >= ROOM_FOR_BLANK {
+            lines.push(Line::new());
         }
-        let blank = usize::from(area.height >= ROOM_FOR_BLANK);
-        let top = area.y + u16::try_from(header.len() + blank).unwrap_or(area.height);
-        let body = Rect { y: top, height: (area.bottom() - 1).saturating_sub(top), ..area };
+        let room = (height - 1).saturating_sub(lines.len());
         let footer = if let Some(page) = &view.page {
-            let lines = pages::lines(page, usize::from(area.width));
-            let last = lines.len().saturating_sub(usize::from(body.height));
-            let first = view.scrolled.min(last);
-            for (y, line) in (body.y..body.bottom()).zip(&lines[first..]) {
-                self.put(buffer, area, y, line);
-            }
-            let below = lines.len() - first > usize::from(body.height);
-            (view.scrolled, view.page_height) = (first, usize::from(body.height));
+            let of = pages::lines(page, width);
+            let first = view.scrolled.min(of.len().saturating_sub(room));
+            let below = of.len() - first > room;
+            lines.extend(of.into_iter().skip(first).take(room));
+            (view.scrolled, view.page_height) = (first, room);
             pages::footer(below)
         } else {
-            for (y, line) in (body.y..body.bottom()).zip(sections(view, state, history, body)) {
-                self.put(buffer, area, y, &line);
-            }
-            footer(view, usize::from(area.width))
+            lines.extend(sections(view, state, history, [width, room]).into_iter().take(room));
+            footer(view, width)
         };
-        self.put(buffer, area, area.bottom() - 1, &footer);
+        lines.resize(height - 1, Line::new());
+        lines.push(footer);
+        lines
     }
 
-    /// One line; nothing goes beyond the right edge.
-    fn put(&self, buffer: &mut Buffer, area: Rect, y: u16, line: &Line) {
-        let mut x = area.x;
-        for (ink, text) in line {
-            let room = usize::from(area.right().saturating_sub(x));
-            (x, _) = buffer.set_stringn(x, y, text, room, self.style(*ink));
-        }
-    }
-
-    fn header(&self, view: &View, state: &State, history: &History, area: Rect) -> Vec<Line> {
-        let width = usize::from(area.width);
+    fn header(
+        &self,
+        view: &View,
+        state: &State,
+        history: &History,
+        [width, height]: [usize; 2],
+    ) -> Vec<Line> {
         let moment = view.moment.is_some().then(|| {
             let newest = history.latest().map_or(state.at_s, |newest| newest.at_s);
             match newest - state.at_s {
@@ -136,7 +149,7 @@ impl Painter {
         let mut cost = cost(state);
         cost.extend(unreadable(state, self.watched.by_root).filter(|_| self.watched.owners));
         let figures = [activity(state), levels(state), cost];
-        let count = match area.height {
+        let count = match height {
             0..8 => 0,
             8..14 => 1,
             14..18 => 2,
@@ -149,8 +162,12 @@ impl Painter {
 }
 
 /// The lines between header and footer.
-fn sections(view: &View, state: &State, history: &History, body: Rect) -> Vec<Line> {
-    let (width, height) = (usize::from(body.width), usize::from(body.height));
+fn sections(
+    view: &View,
+    state: &State,
+    history: &History,
+    [width, height]: [usize; 2],
+) -> Vec<Line> {
     let rows = view.rows(state);
     let focus = view.section(&rows);
     let wrong = {

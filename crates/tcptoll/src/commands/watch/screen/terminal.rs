@@ -1,18 +1,15 @@
 //! The terminal while the screen is shown, and afterwards as it was before.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Read as _, Stdout, Write as _};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use ratatui_core::terminal::Terminal;
-use ratatui_crossterm::CrosstermBackend;
-use ratatui_crossterm::crossterm::{cursor, execute, terminal};
+use console::Term;
 use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
-use tcptoll_engine::watch::{Keys, wait_for_keys};
+use tcptoll_engine::watch::{Keys, Modes, wait_for_keys};
 
 use super::keys::{Key, Parser};
 
@@ -20,6 +17,12 @@ use super::keys::{Key, Parser};
 const ESC_AFTER: Duration = Duration::from_millis(50);
 /// A signal that comes just before a wait begins is seen after this time.
 const SIGNAL_AFTER: Duration = Duration::from_secs(1);
+
+/// The alternate screen without a cursor, and back (xterm's control sequences).
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
+/// What is between these is shown at once by terminals that know them; others ignore them.
+const TOGETHER: [&str; 2] = ["\x1b[?2026h", "\x1b[?2026l"];
 
 /// Whether a screen can be shown: two terminals, and one that can place its cursor.
 pub(in crate::commands::watch) fn is_there() -> bool {
@@ -40,7 +43,9 @@ fn has_colours(term: &str) -> bool {
 
 /// A terminal that shows the screen. Dropping it restores the terminal; so does a panic.
 pub(super) struct Shown {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// What it shows: its size, and each row as it was written; empty: not known.
+    size: [usize; 2],
+    rows: Vec<String>,
     keys: File,
     parser: Parser,
     resized: Arc<AtomicBool>,
@@ -65,22 +70,30 @@ impl Shown {
         signal_hook::flag::register(SIGCONT, Arc::clone(&continued))?;
         restore_after_panic();
         enter()?;
-        let terminal = match Terminal::new(CrosstermBackend::new(io::stdout())) {
-            Ok(terminal) => terminal,
-            Err(error) => {
-                restore();
-                return Err(error.into());
-            }
-        };
-        Ok(Self { terminal, keys, parser: Parser::default(), resized, continued })
+        let (size, rows) = ([0; 2], Vec::new());
+        Ok(Self { size, rows, keys, parser: Parser::default(), resized, continued })
     }
 
-    /// Draws; only cells that changed are written.
-    pub(super) fn draw(
-        &mut self,
-        paint: impl FnOnce(&mut ratatui_core::terminal::Frame<'_>),
-    ) -> io::Result<()> {
-        self.terminal.draw(paint).map(drop)
+    /// Columns and rows.
+    pub(super) fn size() -> [usize; 2] {
+        let (rows, columns) = Term::stdout().size();
+        [columns.into(), rows.into()]
+    }
+
+    /// Shows these rows, written as the terminal takes them; only those that changed are sent.
+    pub(super) fn draw(&mut self, size: [usize; 2], rows: Vec<String>) -> io::Result<()> {
+        let mut text = TOGETHER[0].to_owned();
+        if size != self.size || self.rows.is_empty() {
+            text += "\x1b[2J";
+            self.rows = vec![String::new(); rows.len()];
+        }
+        for (y, (row, shown)) in (1..).zip(rows.iter().zip(&self.rows)) {
+            if row != shown {
+                text += &format!("\x1b[{y};1H{row}");
+            }
+        }
+        (self.size, self.rows) = (size, rows);
+        send(&(text + TOGETHER[1]))
     }
 
     /// Waits for keys, but not longer than this. Signals end the wait.
@@ -139,10 +152,8 @@ impl Shown {
 
     /// Takes the terminal over again, whatever it shows.
     fn again(&mut self) -> anyhow::Result<()> {
-        // The library remembers to be in raw mode, and the shell may have changed that.
-        let _ = terminal::disable_raw_mode();
-        enter()?;
-        Ok(self.terminal.clear()?)
+        self.rows.clear();
+        enter()
     }
 }
 
@@ -152,31 +163,40 @@ impl Drop for Shown {
     }
 }
 
-/// Whether the terminal is ours. Leaving it twice would move the cursor of the shell.
-static ENTERED: AtomicBool = AtomicBool::new(false);
+/// The terminal's modes before it was ours; `None`: it is not. Leaving it twice would move the cursor of
+/// the shell.
+static BEFORE: Mutex<Option<Modes>> = Mutex::new(None);
 
-fn enter() -> io::Result<()> {
-    ENTERED.store(true, Ordering::SeqCst);
-    if let Err(error) = terminal::enable_raw_mode() {
-        ENTERED.store(false, Ordering::SeqCst);
-        return Err(error);
-    }
-    let entered = execute!(io::stdout(), terminal::EnterAlternateScreen, cursor::Hide);
+fn before() -> MutexGuard<'static, Option<Modes>> {
+    BEFORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn send(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn enter() -> anyhow::Result<()> {
+    // Where it is ours already, the shell may have changed what it is now.
+    let taken = before().take();
+    let modes = taken.map_or_else(|| Modes::of(io::stdin()), Ok)?;
+    modes.raw().set(io::stdin())?;
+    *before() = Some(modes);
+    let entered = send(ENTER);
     if entered.is_err() {
         restore();
     }
-    entered
+    Ok(entered?)
 }
 
 /// The terminal as it was. A terminal that is gone needs nothing.
 fn restore() {
-    if !ENTERED.swap(false, Ordering::SeqCst) {
-        return;
+    let taken = before().take();
+    if let Some(modes) = taken {
+        let _ = send(LEAVE);
+        let _ = modes.set(io::stdin());
     }
-    let mut out = io::stdout();
-    let _ = execute!(out, terminal::LeaveAlternateScreen, cursor::Show);
-    let _ = terminal::disable_raw_mode();
-    let _ = out.flush();
 }
 
 /// What a panic says is to be read on the normal screen.
