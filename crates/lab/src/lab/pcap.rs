@@ -1,64 +1,58 @@
 //! Writes what both ends of the link saw as pcapng: nanoseconds, one interface an end.
+//!
+//! The format is draft-ietf-opsawg-pcapng; three kinds of its blocks are enough.
 
-use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::time::Duration;
-
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
-use pcap_file::{DataLink, Endianness, PcapError};
 
 use crate::clock::FromRealtime;
 use crate::files::{MAKER, empty, open_own};
 
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+
+/// What names the order of the bytes: this machine's.
+const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+const VERSION: [u16; 2] = [1, 0];
+const LEN_NOT_STATED: [u8; 8] = [0xff; 8];
+const USER_APPLICATION: u16 = 4;
+const INTERFACE_NAME: u16 = 2;
+const INTERFACE_RESOLUTION: u16 = 9;
+
+/// libpcap 1.10 refuses two interfaces of raw IP: packets stand behind an Ethernet header of zeros.
+const ETHERNET: u16 = 1;
+const ETHERNET_LEN: u32 = 14;
+
 /// A capture file being written.
 pub struct Pcap {
     path: String,
-    writer: PcapNgWriter<BufWriter<File>>,
+    file: BufWriter<File>,
     clock: FromRealtime,
-    failed: Option<String>,
-    /// Behind an Ethernet header of zeros: libpcap 1.10 refuses two interfaces of raw IP.
-    frame: Vec<u8>,
+    failed: Option<io::Error>,
 }
 
 impl Pcap {
     /// Creates the file; an error is a sentence for the user.
     pub fn create(path: &str) -> Result<Self, String> {
-        let say = |error: &dyn std::fmt::Display| format!("--pcap {path}: {error}");
-        let file = open_own(Path::new(path)).map_err(|e| say(&e))?;
-        empty(&file).map_err(|e| say(&e))?;
-        let section = SectionHeaderBlock {
-            options: vec![SectionHeaderOption::UserApplication(MAKER.into())],
-            endianness: Endianness::native(),
-            ..SectionHeaderBlock::default()
-        };
-        let mut writer = PcapNgWriter::with_section_header(BufWriter::new(file), section)
-            .map_err(|e| say(&reason(&e)))?;
+        let say = |error: io::Error| format!("--pcap {path}: {error}");
+        let file = open_own(Path::new(path)).map_err(say)?;
+        empty(&file).map_err(say)?;
+        let mut file = BufWriter::new(file);
+        let version = VERSION.map(u16::to_ne_bytes);
+        let mut section =
+            [&BYTE_ORDER.to_ne_bytes(), version.as_flattened(), &LEN_NOT_STATED].concat();
+        option(&mut section, USER_APPLICATION, MAKER.as_bytes());
+        block(&mut file, SECTION_HEADER, &[&section, &[0; 4]]).map_err(say)?;
         for name in ["client", "server"] {
-            let block = InterfaceDescriptionBlock {
-                linktype: DataLink::ETHERNET,
-                snaplen: 0,
-                options: vec![
-                    InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
-                    // Stamps are in units of 10^-9 s.
-                    InterfaceDescriptionOption::IfTsResol(9),
-                ],
-            };
-            writer.write_pcapng_block(block).map_err(|e| say(&reason(&e)))?;
+            // All of each packet is kept. Stamps are in units of 10^-9 s.
+            let mut interface = [&ETHERNET.to_ne_bytes()[..], &[0; 6]].concat();
+            option(&mut interface, INTERFACE_NAME, name.as_bytes());
+            option(&mut interface, INTERFACE_RESOLUTION, &[9]);
+            block(&mut file, INTERFACE_DESCRIPTION, &[&interface, &[0; 4]]).map_err(say)?;
         }
-        Ok(Self {
-            path: path.to_owned(),
-            writer,
-            clock: FromRealtime::now(),
-            failed: None,
-            frame: Vec::new(),
-        })
+        Ok(Self { path: path.to_owned(), file, clock: FromRealtime::now(), failed: None })
     }
 
     /// Writes one packet, from its IP header on, as seen at `end` (0 client, 1 server).
@@ -71,40 +65,43 @@ impl Pcap {
         if self.failed.is_some() {
             return;
         }
-        self.frame.clear();
-        self.frame.extend_from_slice(&[0; 12]);
+        let at_ns = self.clock.realtime_ns(at_ns);
+        let [len, whole_len] = [ip.len() as u32, whole_len].map(|len| len + ETHERNET_LEN);
+        let packet = [end as u32, (at_ns >> 32) as u32, at_ns as u32, len, whole_len];
         let ether_type: [u8; 2] = match ip.first().map(|byte| byte >> 4) {
             Some(6) => [0x86, 0xdd],
             _ => [0x08, 0x00],
         };
-        self.frame.extend_from_slice(&ether_type);
-        self.frame.extend_from_slice(ip);
-        let block = EnhancedPacketBlock {
-            interface_id: end as u32,
-            timestamp: Duration::from_nanos(self.clock.realtime_ns(at_ns)),
-            original_len: whole_len + 14,
-            data: Cow::Borrowed(&self.frame),
-            options: Vec::new(),
-        };
-        if let Err(error) = self.writer.write_pcapng_block(block) {
-            self.failed = Some(reason(&error));
-        }
+        let packet = packet.map(u32::to_ne_bytes);
+        let parts = [packet.as_flattened(), &[0; 12], &ether_type, ip];
+        self.failed = block(&mut self.file, ENHANCED_PACKET, &parts).err();
     }
 
     /// Flushes the file; says what went wrong meanwhile, if anything did.
     pub fn finish(&mut self) -> Result<(), String> {
-        let flushed = self.writer.get_mut().flush().map_err(|error| error.to_string());
-        match self.failed.take().map_or(flushed, Err) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(format!("--pcap {}: {error}", self.path)),
-        }
+        let failed = self.failed.take();
+        let written = failed.map_or_else(|| self.file.flush(), Err);
+        written.map_err(|error| format!("--pcap {}: {error}", self.path))
     }
 }
 
-/// The library calls every failed write a read; what the file system said is inside.
-fn reason(error: &PcapError) -> String {
-    match error {
-        PcapError::IoError(error) => error.to_string(),
-        other => other.to_string(),
+/// A block: its kind and length, these parts as one, padded, and its length again.
+fn block(file: &mut impl Write, kind: u32, parts: &[&[u8]]) -> io::Result<()> {
+    let body: usize = parts.iter().map(|part| part.len()).sum();
+    let len = (body.next_multiple_of(4) as u32 + 12).to_ne_bytes();
+    file.write_all(&kind.to_ne_bytes())?;
+    file.write_all(&len)?;
+    for part in parts {
+        file.write_all(part)?;
     }
+    file.write_all(&[0; 3][..body.next_multiple_of(4) - body])?;
+    file.write_all(&len)
+}
+
+/// Appends an option; four zeros end the list of them.
+fn option(to: &mut Vec<u8>, code: u16, value: &[u8]) {
+    to.extend(code.to_ne_bytes());
+    to.extend((value.len() as u16).to_ne_bytes());
+    to.extend(value);
+    to.resize(to.len().next_multiple_of(4), 0);
 }
