@@ -3,18 +3,19 @@
 //! CI runs this and nothing else. Each step is an ordinary command that can be typed by itself;
 //! the list below is the only place that knows them all.
 
+use std::io::Read as _;
 use std::process::Stdio;
 
 use anyhow::{Context as _, bail, ensure};
-use cargo_metadata::{Message, Package, TargetKind};
+use cargo_metadata::{Artifact, Message};
 
 use crate::process::{Line, Outcome, Steps};
-use crate::{layers, python, reference, setup, site, workspace};
+use crate::{layers, python, reference, setup, site};
 
-/// Package whose integration tests may be lab tests.
-const LAB_PACKAGE: &str = "tcptoll";
-/// Integration tests whose name begins so need the lab, and the machine to themselves.
-const LAB_PREFIX: &str = "lab";
+/// Integration tests of this name need the lab, and the machine to themselves.
+const LAB: &str = "lab";
+/// Folders whose tests compute and wait for nothing: they take what others leave of the CPUs.
+const COMPUTE: [&str; 2] = ["crates/model", "crates/report"];
 /// The step `layers` checks licences, bans and sources as packages declare them, everywhere.
 const DENY: &str = "texts of licences, and sources";
 /// `setup` does not do it: Debian has no package of it, and it compiles for more than a minute, of
@@ -28,25 +29,28 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
         [only] if only == "--no-setup" => false,
         _ => bail!("test accepts only --no-setup"),
     };
-    let targets = Targets::of_workspace()?;
     let mut steps = Steps::new();
-    let outcome = run_steps(&mut steps, &targets, with_setup);
+    let outcome = run_steps(&mut steps, with_setup);
     if outcome == Outcome::Passed {
         eprintln!("\n{}", steps.summary());
     }
     Ok(outcome)
 }
 
-fn run_steps(steps: &mut Steps, targets: &Targets, with_setup: bool) -> Outcome {
+fn run_steps(steps: &mut Steps, with_setup: bool) -> Outcome {
     let mut all = || -> Result<(), Outcome> {
         if with_setup {
             passed(steps.step("setup", "cargo xtask setup", || setup::run(&[])))?;
         }
         passed(steps.line("format", &Line::cargo("fmt").args(["--all", "--check"])))?;
         passed(steps.step("layers", "cargo xtask layers", || layers::run(&[])))?;
-        passed(steps.step("generated files", "cargo xtask docs --check", || {
-            reference::run(&["--check".to_owned()])
+        let mut programs = Vec::new();
+        passed(steps.step("compiled, with lints", &build().to_string(), || {
+            programs = programs_of(&build())?;
+            Ok(Outcome::Passed)
         }))?;
+        let of = |group| programs.iter().filter(move |one| one.group() == group);
+        passed(steps.step("generated files", "cargo xtask docs --check", reference::check))?;
         passed(steps.step("site", "cargo xtask docs --site", site::build))?;
         if Line::cargo("deny").arg("--version").succeeds() {
             passed(steps.line(DENY, &deny()))?;
@@ -54,20 +58,27 @@ fn run_steps(steps: &mut Steps, targets: &Targets, with_setup: bool) -> Outcome 
             steps
                 .skip(DENY, format!("cargo-deny is not installed; {DENY_REMEDY}, then {}", deny()));
         }
-        passed(steps.line("tests", &targets.tests()))?;
-        passed(steps.line("tests in the docs", &doc_tests()))?;
+        passed(steps.line("tests in the docs", &linted("test").arg("--doc")))?;
+        let docs = Steps::beside("rustdoc", vec![rustdoc()]);
+        for program in of(Group::Other) {
+            passed(steps.line(&format!("tests of {}", program.name), &program.line()))?;
+        }
         passed(steps.step("Python package", "cargo xtask python", || python::run(&[])))?;
-        let mut programs = Vec::new();
-        let build = targets.lab().arg("--no-run");
-        passed(steps.step("programs of lab tests", &build.to_string(), || {
-            programs = targets.lab_programs(build.clone())?;
-            Ok(Outcome::Passed)
-        }))?;
-        passed(lab_tests(steps, Lane::Alone, targets, &programs))?;
-        // The tests wait for most of their time: what they leave of the CPUs is enough to compile.
-        let lints = Steps::beside("clippy and rustdoc", vec![clippy(), rustdoc()]);
-        let tests = lab_tests(steps, Lane::Concurrent, targets, &programs);
-        passed(steps.joined(lints))?;
+        passed(steps.joined(docs))?;
+        for program in of(Group::Lab) {
+            let alone = program.line().args(["--test-threads=1", "alone::"]);
+            passed(steps.line("lab tests, alone", &alone.env("LAB", "required")))?;
+        }
+        // Most of their time the lab tests wait, for timers of the kernel and for emulated links: 319 of
+        // them took 11:31 two at a time and 5:38 four at a time, with half of two CPUs.
+        let others = of(Group::Computes).map(Program::line).collect();
+        let others = Steps::beside("tests of the model and the reports", others);
+        let mut tests = Outcome::Passed;
+        for program in of(Group::Lab) {
+            let concurrent = program.line().args(["--test-threads=4", "--skip", "alone::"]);
+            tests = steps.line("lab tests, concurrent", &concurrent.env("LAB", "required"));
+        }
+        passed(steps.joined(others))?;
         passed(tests)?;
         Ok(())
     };
@@ -78,15 +89,24 @@ fn passed(outcome: Outcome) -> Result<(), Outcome> {
     if outcome == Outcome::Passed { Ok(()) } else { Err(outcome) }
 }
 
-fn clippy() -> Line {
-    Line::cargo("clippy")
-        .args(["--workspace", "--all-targets", "--all-features"])
-        .locked()
-        .args(["--", "-D", "warnings"])
+/// Everything, each crate once: what compiles it is clippy, as cargo starts it, and a warning is an error.
+fn build() -> Line {
+    linted("build").args(["--all-targets", "--message-format=json-render-diagnostics"])
 }
 
-/// With the examples, as cargo then has the features that clippy had, and checks no dependency a
-/// second time. Binaries are named, as one has its library's name.
+/// As `cargo clippy -- -D warnings` sets them.
+const LINTS: [(&str, &str); 2] = [
+    ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"),
+    ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"),
+];
+
+/// A cargo command that takes what [`build`] has compiled.
+fn linted(subcommand: &str) -> Line {
+    let line = Line::cargo(subcommand).args(["--workspace", "--all-features"]).locked();
+    LINTS.iter().fold(line, |line, (name, value)| line.env(name, value))
+}
+
+/// Binaries are named, as one has its library's name.
 fn rustdoc() -> Line {
     Line::cargo("doc")
         .args(["--workspace", "--no-deps", "--all-features"])
@@ -100,175 +120,103 @@ fn deny() -> Line {
     Line::cargo("deny").args(["check", "licenses", "bans", "sources"])
 }
 
-fn doc_tests() -> Line {
-    Line::cargo("test").args(["--workspace", "--doc", "--all-features"]).locked()
+/// A test program, and the folder where it is started.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Program {
+    folder: String,
+    name: String,
+    path: String,
 }
 
-/// Which lab tests run concurrently. Most of their time they wait for timers of the kernel and for
-/// emulated links: 319 tests took 11:31 two at a time and 5:38 four at a time, with half of two CPUs.
+/// When a test program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lane {
-    /// Tests in a `mod alone`: their expected values need a free CPU.
-    Alone,
-    /// All others.
-    Concurrent,
+enum Group {
+    /// It needs the lab. Those of its tests that stand in a `mod alone` need a free CPU too.
+    Lab,
+    /// Beside those of the lab.
+    Computes,
+    Other,
 }
 
-impl Lane {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Alone => "lab tests, alone",
-            Self::Concurrent => "lab tests, concurrent",
+impl Program {
+    /// `None`: this is no test program.
+    fn of(built: Artifact) -> Option<Self> {
+        let path = built.executable.filter(|_| built.profile.test)?.to_string();
+        let folder = built.manifest_path.parent()?.to_string();
+        Some(Self { folder, name: built.target.name, path })
+    }
+
+    fn group(&self) -> Group {
+        match () {
+            () if self.name == LAB => Group::Lab,
+            () if COMPUTE.iter().any(|folder| self.folder.ends_with(folder)) => Group::Computes,
+            () => Group::Other,
         }
     }
 
-    /// Arguments of the test program.
-    fn selection(self) -> &'static [&'static str] {
-        match self {
-            Self::Alone => &["--test-threads=1", "alone::"],
-            Self::Concurrent => &["--test-threads=4", "--skip", "alone::"],
-        }
+    /// Without cargo, which would wait for what cargo does beside it.
+    fn line(&self) -> Line {
+        Line::new("env").args(["-C", &self.folder, &self.path])
     }
 }
 
-/// Runs one lane. The test programs are started without cargo, which would wait for what cargo compiles
-/// beside them.
-fn lab_tests(
-    steps: &mut Steps,
-    lane: Lane,
-    targets: &Targets,
-    programs: &[(String, String)],
-) -> Outcome {
-    steps.step(lane.name(), &targets.lab_tests(lane).to_string(), || {
-        for (folder, program) in programs {
-            let line = Line::new("env").args(["-C", folder, program]);
-            let line = line.args(lane.selection().iter().copied()).env("LAB", "required");
-            let outcome = line.run()?;
-            if outcome != Outcome::Passed {
-                return Ok(outcome);
-            }
+/// Builds, and gives the test programs in the order of their names.
+///
+/// Errors: something does not compile, or has a warning; there is none.
+fn programs_of(build: &Line) -> anyhow::Result<Vec<Program>> {
+    let running = || format!("running {build}");
+    let mut child = build.command().stdout(Stdio::piped()).spawn().with_context(running)?;
+    let mut said = Vec::new();
+    child.stdout.take().context("it has a pipe")?.read_to_end(&mut said)?;
+    let status = child.wait().with_context(running)?;
+    ensure!(status.success(), "{build}: {status}");
+    let mut programs = Vec::new();
+    for message in Message::parse_stream(said.as_slice()) {
+        if let Message::CompilerArtifact(built) = message? {
+            programs.extend(Program::of(built));
         }
-        Ok(Outcome::Passed)
-    })
-}
-
-/// The names of the workspace's integration tests.
-#[derive(Debug, Default, PartialEq)]
-struct Targets {
-    /// Those that may run beside each other.
-    anywhere: Vec<String>,
-    /// Those that need the lab.
-    lab: Vec<String>,
-}
-
-impl Targets {
-    fn of_workspace() -> anyhow::Result<Self> {
-        let metadata = workspace::packages()?;
-        Ok(Self::of(metadata.workspace_packages()))
     }
-
-    fn of<'a>(packages: impl IntoIterator<Item = &'a Package>) -> Self {
-        let mut targets = Self::default();
-        for package in packages {
-            for target in package.targets.iter().filter(|one| one.is_kind(TargetKind::Test)) {
-                let name = target.name.clone();
-                if package.name == LAB_PACKAGE && name.starts_with(LAB_PREFIX) {
-                    targets.lab.push(name);
-                } else if !targets.anywhere.contains(&name) {
-                    targets.anywhere.push(name);
-                }
-            }
-        }
-        targets
-    }
-
-    /// cargo has no way to leave one target out, so every other one is named.
-    fn tests(&self) -> Line {
-        Line::cargo("test")
-            .args(["--workspace", "--all-features", "--lib", "--bins"])
-            .args(self.anywhere.iter().flat_map(|name| ["--test", name]))
-            .locked()
-    }
-
-    /// `--workspace` and not `-p tcptoll`: with other packages chosen, cargo would unite features
-    /// differently and build everything again. No other package has a target of this name.
-    fn lab(&self) -> Line {
-        Line::cargo("test")
-            .args(["--workspace", "--all-features"])
-            .args(self.lab.iter().flat_map(|name| ["--test", name]))
-            .locked()
-    }
-
-    fn lab_tests(&self, lane: Lane) -> Line {
-        self.lab().arg("--").args(lane.selection().iter().copied()).env("LAB", "required")
-    }
-
-    /// Folder and path of each test program of the lab.
-    ///
-    /// Errors: they cannot be built; there is none.
-    fn lab_programs(&self, build: Line) -> anyhow::Result<Vec<(String, String)>> {
-        let line = build.args(["--message-format=json", "--quiet"]);
-        let output = line.command().stderr(Stdio::inherit()).output();
-        let output = output.with_context(|| format!("running {line}"))?;
-        ensure!(output.status.success(), "{line}: {}", output.status);
-        let mut programs = Vec::new();
-        for message in Message::parse_stream(output.stdout.as_slice()) {
-            let Message::CompilerArtifact(built) = message? else { continue };
-            let folder = built.manifest_path.parent().context("a manifest has a folder")?;
-            if let (true, Some(program)) = (self.lab.contains(&built.target.name), built.executable)
-            {
-                programs.push((folder.to_string(), program.to_string()));
-            }
-        }
-        ensure!(
-            !programs.is_empty(),
-            "package {LAB_PACKAGE} has no test target named {LAB_PREFIX}"
-        );
-        Ok(programs)
-    }
+    ensure!(programs.iter().any(|one| one.group() == Group::Lab), "no test is named {LAB}");
+    programs.sort();
+    Ok(programs)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
 
-    /// A package with these targets, each of a kind.
-    fn package(name: &str, targets: &[(&str, &str)]) -> Package {
-        let targets: Vec<_> = targets
-            .iter()
-            .map(|(kind, name)| {
-                json!({"kind": [kind], "crate_types": ["bin"], "name": name, "src_path": "x.rs"})
-            })
-            .collect();
+    use super::*;
+
+    fn built(folder: &str, name: &str, kind: &str, test: bool) -> Artifact {
         serde_json::from_value(json!({
-            "name": name, "version": "1.0.0", "id": name, "dependencies": [],
-            "targets": targets, "features": {}, "manifest_path": "Cargo.toml",
+            "package_id": name, "manifest_path": format!("/w/{folder}/Cargo.toml"), "features": [],
+            "target": {"kind": [kind], "crate_types": ["bin"], "name": name, "src_path": "x.rs"},
+            "profile": {"opt_level": "0", "debuginfo": 0, "debug_assertions": true,
+                "overflow_checks": true, "test": test},
+            "filenames": [], "executable": format!("/w/target/{name}-1"), "fresh": false,
         }))
         .unwrap()
     }
 
-    fn targets() -> Targets {
-        let command_line =
-            [("lib", "tcptoll"), ("test", "cli"), ("test", "lab"), ("example", "prove")];
-        Targets::of(&[
-            package("tcptoll", &command_line),
-            package("tcptoll-model", &[("test", "captured"), ("test", "cli")]),
-        ])
+    #[test]
+    fn tests_of_the_lab_run_apart_and_those_that_compute_beside_them() {
+        let group = |folder, name| Program::of(built(folder, name, "test", true)).unwrap().group();
+        assert_eq!(group("crates/tcptoll", "lab"), Group::Lab);
+        assert_eq!(group("crates/model", "honesty"), Group::Computes);
+        assert_eq!(group("crates/tcptoll", "cli"), Group::Other);
+        assert_eq!(Program::of(built("crates/tcptoll", "tcptoll", "bin", false)), None);
     }
 
+    /// What tells clippy that warnings are errors is between it and cargo: it might change.
     #[test]
-    fn lab_tests_run_apart_and_those_that_need_a_free_cpu_one_at_a_time() {
-        let [alone, concurrent] =
-            [Lane::Alone, Lane::Concurrent].map(|lane| targets().lab_tests(lane).to_string());
-        for lab in [&alone, &concurrent] {
-            let begin = "LAB=required cargo test --workspace --all-features --test lab";
-            assert!(lab.starts_with(begin), "{lab}");
-        }
-        assert!(alone.ends_with(" -- --test-threads=1 alone::"), "{alone}");
-        assert!(concurrent.ends_with(" -- --test-threads=4 --skip alone::"), "{concurrent}");
-        let others = targets().tests().to_string();
-        assert!(others.contains("--lib --bins --test cli --test captured"), "{others}");
-        assert!(!others.contains("lab"), "{others}");
+    fn a_warning_of_clippy_ends_the_build() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(file("main.rs"), "fn main() { assert!(\"\".len() == 0); }").unwrap();
+        let [wrapper, arguments] = LINTS;
+        let driver = Line::new(wrapper.1).args(["rustc", &file("main.rs"), "--edition=2024"]);
+        let driver = driver.args(["--crate-name=main", "-o", &file("main")]);
+        assert!(driver.clone().succeeds());
+        assert!(!driver.env(arguments.0, arguments.1).succeeds());
     }
 }

@@ -204,8 +204,9 @@ impl Steps {
                 let shown = line.to_string();
                 let output = line.idle()?.command().output();
                 let output = output.with_context(|| format!("running {shown}"))?;
-                let said = String::from_utf8_lossy(&output.stderr);
-                anyhow::ensure!(output.status.success(), "{said}\n{shown}: {}", output.status);
+                let [said, why] =
+                    [&output.stdout, &output.stderr].map(|of| String::from_utf8_lossy(of));
+                anyhow::ensure!(output.status.success(), "{said}{why}\n{shown}: {}", output.status);
                 Ok(())
             })
         };

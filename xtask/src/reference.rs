@@ -27,7 +27,15 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
         [first, names @ ..] if first == "--samples" => return samples::run(names),
         _ => bail!("docs accepts only --check, --site or --samples [NAME...]"),
     };
-    let built = build()?;
+    generate(&build()?, check)
+}
+
+/// Whether the files are those of the program that is built.
+pub(crate) fn check() -> anyhow::Result<Outcome> {
+    generate(&built()?, true)
+}
+
+fn generate(built: &Path, check: bool) -> anyhow::Result<Outcome> {
     let page = cli_page(&mut |words| said(&built.join("tcptoll"), words, "--help"))?;
     let mut files = vec![("cli.md".to_owned(), page)];
     for name in SCHEMAS {
@@ -65,6 +73,10 @@ fn build() -> anyhow::Result<PathBuf> {
     if line.run()? != Outcome::Passed {
         bail!("{line} failed");
     }
+    built()
+}
+
+fn built() -> anyhow::Result<PathBuf> {
     Ok(workspace::packages()?.target_directory.join("debug").into())
 }
 
