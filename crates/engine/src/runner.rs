@@ -69,6 +69,7 @@ pub fn run(
         ))));
     }
     schedule.prepare()?;
+    schedule.installed()?;
     let resolved = schedule.resolve(&[])?.to_vec();
     let mut recorder = if options.record_is_named {
         Recorder::create(&options.record).map_err(|error| cannot(options, error))?
@@ -136,6 +137,7 @@ pub fn resume(
     }
     if !ended {
         runner.schedule.prepare()?;
+        runner.schedule.installed()?;
         // A record from before addresses were recorded has none.
         let resolved = runner.schedule.resolve(&known)?;
         let is_new = |entry: &&Resolved| !known.contains(entry);

@@ -175,6 +175,13 @@ pub trait Plan {
     fn prepare(&mut self, _files: &mut Shared) -> Result<(), TrialError> {
         Ok(())
     }
+    /// Whether the programs that a trial starts are here. It is asked once, before the first trial: who only
+    /// plans or checks needs none.
+    ///
+    /// Errors: one is missing; a sentence with its package.
+    fn installed(&self) -> Result<(), TrialError> {
+        Ok(())
+    }
     /// Expected duration of a trial, seconds, for `--dry-run` and the time left.
     fn expected_s(&self) -> f64;
     /// What can be computed before anything is measured.

@@ -104,6 +104,16 @@ impl Schedule {
         Ok(())
     }
 
+    /// Whether every program that a trial starts is on this machine.
+    ///
+    /// Errors: one is missing.
+    pub fn installed(&self) -> Result<(), RunError> {
+        let mut all = self.arms.iter().zip(&self.plans);
+        all.try_for_each(|(arm, plan)| {
+            plan.installed().map_err(|error| of_arm(&self.arms, arm, error))
+        })
+    }
+
     /// Resolves, once for the run, the name of every server that we do not control. Those in `known`
     /// are not looked up again. In the order of the arms.
     ///

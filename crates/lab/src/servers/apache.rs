@@ -130,6 +130,14 @@ pub(super) fn find() -> Result<PathBuf, String> {
     program::find(&["apache2", "httpd"], "apache2-bin")
 }
 
+/// The folder of its modules.
+pub(super) fn modules() -> Result<PathBuf, String> {
+    let mut folders = MODULES.iter().map(PathBuf::from);
+    folders
+        .find(|folder| folder.join("mod_authz_core.so").exists())
+        .ok_or_else(|| format!("apache2: its modules are missing in {}", MODULES.join(", ")))
+}
+
 pub(super) fn prepare(
     mpm: Mpm,
     spec: &ServerSpec,
@@ -139,11 +147,7 @@ pub(super) fn prepare(
 ) -> Result<Prepared, String> {
     refuse_work("apache2", spec)?;
     let program = find()?;
-    let modules = MODULES
-        .iter()
-        .map(PathBuf::from)
-        .find(|folder| folder.join("mod_authz_core.so").exists())
-        .ok_or_else(|| format!("apache2: its modules are missing in {}", MODULES.join(", ")))?;
+    let modules = modules()?;
     if mpm != Mpm::Prefork {
         files_each("apache2", spec, workers(spec))?;
     }

@@ -192,12 +192,29 @@ pub fn installed(kind: ServerKind) -> Result<(), String> {
 ///
 /// Errors: as above.
 pub fn pool_installed(front: FrontKind, backend: BackendKind) -> Result<(), String> {
-    backends::installed(backend)?;
-    if front == FrontKind::PhpFpm {
-        php::find()?;
-        nginx::find()?;
+    let php = front == FrontKind::PhpFpm;
+    let found = || [php::find().map(drop), nginx::find().map(drop)];
+    all(std::iter::once(backends::installed(backend)).chain(php.then(found).into_iter().flatten()))
+}
+
+/// One sentence of all that is missing.
+fn all(found: impl IntoIterator<Item = Result<(), String>>) -> Result<(), String> {
+    let missing: Vec<String> = found.into_iter().filter_map(Result::err).collect();
+    if missing.is_empty() { Ok(()) } else { Err(missing.join("; ")) }
+}
+
+/// The same of a server of pages, and of the PHP that runs their scripts.
+///
+/// Errors: as above.
+pub fn site_installed(kind: ServerKind, scripts: bool, in_worker: bool) -> Result<(), String> {
+    match (scripts, in_worker) {
+        (false, _) => installed(kind),
+        (true, false) => all([installed(kind), php::find().map(drop)]),
+        (true, true) => {
+            installed(kind)?;
+            php::module(&apache::modules()?).map(drop)
+        }
     }
-    Ok(())
 }
 
 /// Where the status of a web server is read.

@@ -6,14 +6,17 @@ mod observation;
 mod settings;
 mod trial;
 
+use std::net::Ipv4Addr;
+
 use tcptoll_lab::files::Shared;
+use tcptoll_lab::servers;
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::experiments::visitors::SPEC;
 use tcptoll_model::record::Resolved;
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::settings::{Ends, VisitorSettings};
-use self::trial::VisitorTrial;
+use self::trial::{PORT, VisitorTrial};
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
 
@@ -46,6 +49,16 @@ impl Plan for VisitorSettings {
 
     fn prepare(&mut self, files: &mut Shared) -> Result<(), TrialError> {
         self.read_files(files)
+    }
+
+    fn installed(&self) -> Result<(), TrialError> {
+        let Ends::Lab(lab) = &self.ends else { return Ok(()) };
+        if lab.spec.remote.is_some() {
+            return Ok(());
+        }
+        let served = lab.content.served(self.manner(), Ipv4Addr::LOCALHOST.into(), PORT)?;
+        servers::site_installed(lab.kind, served.site.is_dynamic(), lab.limits.php_in_worker)
+            .map_err(TrialError::Setting)
     }
 
     fn public_load(&self) -> Option<PublicLoad> {

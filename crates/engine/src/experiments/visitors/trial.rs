@@ -21,7 +21,7 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
 
 /// Port of the lab's server.
-const PORT: u16 = 8080;
+pub(super) const PORT: u16 = 8080;
 
 /// Readings of the status page in a trial, about, and the least time between two, ns.
 const READINGS: u64 = 1_000;

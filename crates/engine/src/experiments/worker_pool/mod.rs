@@ -15,7 +15,7 @@ use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::settings::PoolSettings;
 use self::trial::PoolTrial;
-use crate::experiments::{Context, Experiment, Outcome, Plan, Shared, TrialError};
+use crate::experiments::{Context, Experiment, Outcome, Plan, TrialError};
 
 /// The experiment.
 pub struct WorkerPool;
@@ -31,7 +31,10 @@ impl Experiment for WorkerPool {
 }
 
 impl Plan for PoolSettings {
-    fn prepare(&mut self, _files: &mut Shared) -> Result<(), TrialError> {
+    fn installed(&self) -> Result<(), TrialError> {
+        if self.lab.remote.is_some() {
+            return Ok(());
+        }
         servers::pool_installed(self.front.kind, self.backend.kind).map_err(TrialError::Setting)
     }
 

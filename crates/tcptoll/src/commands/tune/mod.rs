@@ -79,9 +79,12 @@ pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
     }
     load.take_defaults();
     let present = args.present.as_deref().map(|path| present(path, asked.server)).transpose()?;
-    check(&asked, &load)?;
+    let first = check(&asked, &load)?;
     if args.dry_run {
         return stdout::text(&plan(&asked, &load));
+    }
+    if let (Some(first), None) = (first, &earlier) {
+        first.installed().map_err(|error| of_load(error, asked.server_why.as_deref()))?;
     }
     let interrupt = output::on_signals()?;
     let mut found = match earlier {
@@ -195,19 +198,21 @@ fn server(args: &TuneArgs) -> anyhow::Result<(Server, Option<String>)> {
     Ok((server, None))
 }
 
-/// Checks the load with a setting, the proof, and the places of files.
-fn check(asked: &Asked<'_>, load: &Load) -> anyhow::Result<()> {
+/// Checks the load with a setting, the proof, and the places of files. Gives what is measured first.
+fn check(asked: &Asked<'_>, load: &Load) -> anyhow::Result<Option<Schedule>> {
     let args = asked.args;
     let mut found = Found { server: asked.server, ..Found::default() };
     let (tolerance, quiet) = (args.link_tolerance.as_str(), true);
     let interrupt = &Interrupt::new();
     let search = Search { load, tolerance, quiet, interrupt, found: &mut found };
     let mut strategy = strategy(asked, WORKERS[0]);
-    if let Some(batch) = strategy.next(&Measured::default()) {
-        let study = search.batch(&batch);
-        let checked = Schedule::of(&study).and_then(|mut schedule| schedule.prepare());
-        checked.map_err(|error| of_load(error, asked.server_why.as_deref()))?;
-    }
+    let batch = strategy.next(&Measured::default());
+    let prepared = batch.map(|batch| {
+        let mut schedule = Schedule::of(&search.batch(&batch))?;
+        schedule.prepare().map(|()| schedule)
+    });
+    let prepared = prepared.transpose();
+    let first = prepared.map_err(|error| of_load(error, asked.server_why.as_deref()))?;
     if let Some(wanted) = &asked.prove {
         wanted.check(load)?;
     }
@@ -254,7 +259,7 @@ fn check(asked: &Asked<'_>, load: &Load) -> anyhow::Result<()> {
             "--from takes the result of an earlier search: leave out --study, --access-log and --url"
         );
     }
-    Ok(())
+    Ok(first)
 }
 
 /// A message about the load is not about one of the arms. It names the server where nobody did.
