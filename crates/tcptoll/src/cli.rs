@@ -246,7 +246,8 @@ pub struct TourArgs {
     /// Seed of random numbers [default: a new one for each part]
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// Maximum deviation of a measured link from the requested round trip (median) and rate
+    /// Maximum deviation of a measured link from the requested round trip (median) and rate; off: do not
+    /// measure the links
     #[arg(long, value_name = "delay=TIME,rate=PERCENT|off")]
     pub link_tolerance: Option<String>,
     /// Print no progress on stderr

@@ -125,7 +125,7 @@ pub(crate) fn check(study: &Study, args: &OutputArgs) -> anyhow::Result<Checked>
     let limits = limits(&args.fail_if, &schedule)?;
     let tolerance = tolerance(args.link_tolerance.as_deref())?;
     let start = start(&schedule, args)?;
-    check_files(args)?;
+    check_files(args, &[])?;
     Ok(Checked { schedule, limits, tolerance, start })
 }
 
@@ -176,7 +176,7 @@ pub fn resume(path: &Path, experiment: Option<&str>, args: &OutputArgs) -> anyho
         .started_at
         .parse()
         .with_context(|| format!("record {name}: started_at {}", header.started_at))?;
-    check_files(args)?;
+    check_files(args, &[path.to_path_buf()])?;
     let fresh = options()?;
     let now: Timestamp = fresh.started_at.parse()?;
     let options = RunOptions {
@@ -418,7 +418,8 @@ pub(crate) fn record_in_folder(study: &Study) -> anyhow::Result<PathBuf> {
     Ok(folder.join(format!("{name}-{stamp}-{process}.jsonl")))
 }
 
-fn check_files(args: &OutputArgs) -> anyhow::Result<()> {
+fn check_files(args: &OutputArgs, read: &[PathBuf]) -> anyhow::Result<()> {
+    check_apart(read, &[("--out", &args.out), ("--html", &args.html), ("--pcap", &args.pcap)])?;
     for (option, path) in [("--html", &args.html), ("--pcap", &args.pcap)] {
         if let Some(path) = path {
             check_writable(path).with_context(|| format!("{option} {}", path.display()))?;
@@ -437,6 +438,36 @@ pub(crate) fn check_place(option: &str, path: &Path) -> anyhow::Result<()> {
         bail!("{option}: this is a folder; name a file in it");
     }
     Ok(())
+}
+
+/// Whether each file that is written is one of its own, and none that is read.
+pub(crate) fn check_apart(
+    read: &[PathBuf],
+    written: &[(&str, &Option<PathBuf>)],
+) -> anyhow::Result<()> {
+    let of_record = |path: &PathBuf| Some((own_place(path)?, "the record"));
+    let mut known: Vec<(PathBuf, &str)> = read.iter().filter_map(of_record).collect();
+    for (option, path) in written {
+        let Some(path) = path else { continue };
+        let Some(place) = own_place(path) else { continue };
+        if let Some((_, other)) = known.iter().find(|(taken, _)| *taken == place) {
+            bail!(
+                "{option} {}: this is also the file of {other}: name another one",
+                path.display()
+            );
+        }
+        known.push((place, option));
+    }
+    Ok(())
+}
+
+/// Where a file is or would be; `None`: it is a device or the like, or its folder is not there.
+fn own_place(path: &Path) -> Option<PathBuf> {
+    if let Ok(place) = path.canonicalize() {
+        return place.is_file().then_some(place);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
 }
 
 /// Opens the file as it will be opened, so that what is there stays until there is something to write.

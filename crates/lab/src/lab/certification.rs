@@ -298,7 +298,7 @@ fn rate_off(
             "the link's rate is {} instead of {} on this machine now: {offer}, reduce its load, or allow it with --link-tolerance rate={:.0}%",
             human_rate(got),
             human_rate(asked),
-            (off * 150.0).ceil()
+            (off * 150.0).ceil().min(100.0)
         )
     })
 }

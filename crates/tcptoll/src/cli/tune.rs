@@ -173,10 +173,11 @@ pub struct TuneArgs {
     /// Also write a self-contained HTML page
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
-    /// Maximum deviation of the measured link from the requested round trip (median) and rate
+    /// Maximum deviation of the measured link from the requested round trip (median) and rate; off: do not
+    /// measure the link
     #[arg(
         long,
-        value_name = "delay=TIME,rate=PERCENT",
+        value_name = "delay=TIME,rate=PERCENT|off",
         default_value = "delay=1ms,rate=10%",
         help_heading = "Output"
     )]

@@ -91,12 +91,21 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
         }
         None => None,
     };
-    let (comparisons, warnings) = between(
+    let (comparisons, mut warnings) = between(
         Run { arms: &a.schedule.arms, trials: &a.trials },
         Run { arms: &b.schedule.arms, trials: &b.trials },
         &metrics,
         margin.unwrap_or(a.schedule.margin),
     );
+    // Where nobody measured it, the link may be what differs.
+    for side in [&a, &b] {
+        let of_link = side.summary.warnings.iter().find(|one| one.id == "link-not-measured");
+        warnings.extend(of_link.map(|one| WarningEntry {
+            about: Some(side.name.clone()),
+            text: format!("{}: {}", side.name, one.text),
+            ..one.clone()
+        }));
+    }
     let text = match args.format {
         Format::Json => {
             let json =

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use jiff::Timestamp;
 use tcptoll_engine::runner::{self, MergeOptions};
 use tcptoll_model::record::Missing;
@@ -17,15 +17,7 @@ use crate::output;
 pub(super) fn run(args: &MergeArgs) -> anyhow::Result<Status> {
     let paths: Vec<PathBuf> =
         args.records.iter().map(|word| stored::found(word)).collect::<Result<_, _>>()?;
-    if let Some(out) = args.out.as_ref().and_then(|out| out.canonicalize().ok()) {
-        let is_out = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == out);
-        if paths.iter().any(is_out) {
-            bail!(
-                "--out {}: this file is one of the records to merge: name another one",
-                out.display()
-            );
-        }
-    }
+    output::check_apart(&paths, &[("--out", &args.out)])?;
     let options = MergeOptions {
         command: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -21,6 +21,9 @@ use crate::{output, screen, stdout};
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
     let paths: Vec<PathBuf> =
         args.records.iter().map(|word| stored::found(word)).collect::<Result<_, _>>()?;
+    let pages = [("--html", &args.html), ("--svg", &args.svg)];
+    let texts = [("--csv", &args.csv), ("--markdown", &args.markdown)];
+    output::check_apart(&paths, &[pages, texts].concat())?;
     let [path] = paths.as_slice() else { return of_several(args, &paths) };
     let named = || format!("record {}", path.display());
     if let Some(watch) = WatchRecord::open(path).with_context(named)? {

@@ -102,9 +102,10 @@ fn answer(number: usize, summary: &Summary, more: &str, style: TextStyle) -> Str
     let head = format!("{number}/{}  {}", TOUR.len(), printable(&summary.question));
     let head = if style.colour { format!("\u{1b}[1m{head}\u{1b}[0m") } else { head };
     let mut text = format!("\n{head}\n");
-    let own = summary.warnings.iter().find(|warning| warning.id == "own-server");
+    let doubts = summary.warnings.iter();
+    let doubts = doubts.filter(|one| matches!(&*one.id, "own-server" | "link-not-measured"));
     let mut said = vec![printable(&summary.answer)];
-    said.extend(own.map(|warning| printable(&warning.text)));
+    said.extend(doubts.map(|warning| printable(&warning.text)));
     said.extend(tcptoll_report::invalid(summary).iter().map(|why| format!("invalid: {why}")));
     for said in said {
         for line in wrap::narrowed(&said, style.width.saturating_sub(5)).lines() {

@@ -431,3 +431,21 @@ fn a_server_named_by_a_wrong_option_is_answered_with_the_right_way() {
     let ran = tcptoll(&["accept-queue", "--connect-timeout", "3s"]);
     assert!(!ran.stderr.contains("similar"), "{}", ran.stderr);
 }
+
+#[test]
+fn no_two_options_write_one_file_and_none_writes_the_record_that_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (record, page, same) = (file("run.jsonl"), file("x.html"), file("./x.html"));
+    std::fs::write(&record, "kept").unwrap();
+    refused(&["report", &record, "--html", &record], "this is also the file of the record");
+    refused(
+        &["report", &record, "--csv", &page, "--html", &same],
+        "this is also the file of --html",
+    );
+    refused(&["connect", "--out", &page, "--html", &same], "this is also the file of --out");
+    refused(&["http", "--html", &page, "--pcap", &same], "this is also the file of --html");
+    refused(&["tune", "nginx", "--out", &page, "--html", &same], "this is also the file of --out");
+    assert_eq!(std::fs::read_to_string(&record).unwrap(), "kept");
+    assert!(!Path::new(&page).exists());
+}

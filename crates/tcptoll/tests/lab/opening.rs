@@ -2,7 +2,10 @@
 
 use tcptoll_model::record::{Arm, LinkKind};
 
-use crate::support::{MEASURED, TOLERANCE, connect, counter, errors, min_ms, no_lab, only};
+use crate::support::{
+    Folder, MEASURED, TOLERANCE, connect, counter, errors, measured, min_ms, no_lab, only, run,
+    tcptoll,
+};
 
 /// Every connection opened, and both kernels agree.
 fn all_opened(arm: &Arm, count: u64) {
@@ -154,6 +157,28 @@ fn a_link_that_is_not_measured_says_so_and_nothing_else_is_other() {
         assert_eq!(told, !is_measured, "{:?}", summary.warnings);
         assert!(min_ms(arm, "connect_us") >= 5.0, "{:?}", arm.histograms["connect_us"]);
     }
+}
+
+#[test]
+fn two_runs_are_compared_with_a_word_of_the_links_that_nobody_measured() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let records = ["rtt=5ms", "direct"].map(|link| {
+        let record = folder.path(&format!("{link}.jsonl"));
+        let tail = ["--link-tolerance", TOLERANCE, "--out", &record];
+        let words = ["connect", "--count", "20", "--link", link];
+        let ran = run(&mut tcptoll(&[&words[..], &tail].concat()));
+        assert!(measured(&ran), "{}", ran.stderr);
+        record
+    });
+    let compared = run(&mut tcptoll(&["compare", &records[0], &records[1], "--format", "json"]));
+    let about = format!("{}: the link was not measured", records[0]);
+    assert!(compared.stdout.contains(&about), "{} {}", compared.stdout, compared.stderr);
+    // Of a direct link nothing was asked that could be other.
+    let other = format!("{}: the link", records[1]);
+    assert!(!compared.stdout.contains(&other), "{}", compared.stdout);
 }
 
 #[test]

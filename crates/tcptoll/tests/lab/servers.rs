@@ -243,9 +243,14 @@ fn a_server_that_was_asked_for_and_is_not_installed_is_refused_with_its_package(
         (&["http", "--tls", "full"], "nginx-light"),
         (&["page", "--server", "nginx"], "nginx-light"),
         (&["page", "--compress", "on"], "apache2-bin"),
+        (&["visitors", "--server", "nginx"], "nginx-light; php-fpm is not installed"),
+        (&["tune", "nginx"], "nginx-light; php-fpm is not installed"),
+        (&["worker-pool", "--front", "php-fpm"], "php-fpm; nginx is not installed"),
     ] {
         let ran = on_a_bare_machine(&[&[env!("CARGO_BIN_EXE_tcptoll")][..], args, &out].concat());
         let advice = format!("is not installed: apt-get install {package}");
         assert!(ran.status == Some(2) && ran.stderr.contains(&advice), "{args:?}: {}", ran.stderr);
+        // Before anything began, which would have been said.
+        assert_eq!(ran.stderr.lines().count(), 1, "{args:?}: {}", ran.stderr);
     }
 }

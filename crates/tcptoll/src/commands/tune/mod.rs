@@ -216,9 +216,9 @@ fn check(asked: &Asked<'_>, load: &Load) -> anyhow::Result<Option<Schedule>> {
     if let Some(wanted) = &asked.prove {
         wanted.check(load)?;
     }
-    for (option, path) in
-        [("--out", &args.out), ("--snippet", &args.snippet), ("--html", &args.html)]
-    {
+    let files = [("--out", &args.out), ("--snippet", &args.snippet), ("--html", &args.html)];
+    output::check_apart(&[], &files)?;
+    for (option, path) in files {
         if let Some(path) = path {
             let named = format!("{option} {}", path.display());
             output::check_place(&named, path)?;
