@@ -155,7 +155,9 @@ fn a_link_that_is_not_measured_says_so_and_nothing_else_is_other() {
         assert_eq!((link.asked.rtt_us, link.rtt_us.is_some()), (5e3, is_measured), "{link:?}");
         let told = summary.warnings.iter().any(|warning| warning.id == "link-not-measured");
         assert_eq!(told, !is_measured, "{:?}", summary.warnings);
-        assert!(min_ms(arm, "connect_us") >= 5.0, "{:?}", arm.histograms["connect_us"]);
+        // A link that was measured sends early by what it was late then, on a machine that may be less busy now.
+        let least_ms = if is_measured { 4.0 } else { 5.0 };
+        assert!(min_ms(arm, "connect_us") >= least_ms, "{:?}", arm.histograms["connect_us"]);
     }
 }
 
