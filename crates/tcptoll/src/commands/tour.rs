@@ -102,8 +102,10 @@ fn answer(number: usize, summary: &Summary, more: &str, style: TextStyle) -> Str
     let head = format!("{number}/{}  {}", TOUR.len(), printable(&summary.question));
     let head = if style.colour { format!("\u{1b}[1m{head}\u{1b}[0m") } else { head };
     let mut text = format!("\n{head}\n");
-    let doubts = summary.warnings.iter();
-    let doubts = doubts.filter(|one| matches!(&*one.id, "own-server" | "link-not-measured"));
+    // Each arm may have said it.
+    let doubts = ["own-server", "link-not-measured"]
+        .into_iter()
+        .filter_map(|id| summary.warnings.iter().find(|warning| warning.id == id));
     let mut said = vec![printable(&summary.answer)];
     said.extend(doubts.map(|warning| printable(&warning.text)));
     said.extend(tcptoll_report::invalid(summary).iter().map(|why| format!("invalid: {why}")));

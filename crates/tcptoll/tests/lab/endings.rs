@@ -258,4 +258,9 @@ fn the_tour_ends_with_the_path_of_its_report() {
             "answer {number} is not in the report"
         );
     }
+    // Several arms of an answer have such a link; it says so once.
+    for answer in ran.stdout.split("\n     more: ") {
+        assert!(answer.matches("the link was not measured").count() <= 1, "{answer}");
+    }
+    assert!(ran.stdout.contains("the link was not measured"), "{}", ran.stdout);
 }
