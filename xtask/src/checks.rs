@@ -59,18 +59,20 @@ fn run_steps(steps: &mut Steps, with_setup: bool) -> Outcome {
                 .skip(DENY, format!("cargo-deny is not installed; {DENY_REMEDY}, then {}", deny()));
         }
         passed(steps.line("tests in the docs", &linted("test").arg("--doc")))?;
+        let docs = Steps::beside("rustdoc", vec![rustdoc()]);
         for program in of(Group::Other) {
             passed(steps.line(&format!("tests of {}", program.name), &program.line()))?;
         }
         passed(steps.step("Python package", "cargo xtask python", || python::run(&[])))?;
+        passed(steps.joined(docs))?;
         for program in of(Group::Lab) {
             let alone = program.line().args(["--test-threads=1", "alone::"]);
             passed(steps.line("lab tests, alone", &alone.env("LAB", "required")))?;
         }
         // Most of their time the lab tests wait, for timers of the kernel and for emulated links: 319 of
         // them took 11:31 two at a time and 5:38 four at a time, with half of two CPUs.
-        let others = of(Group::Computes).map(Program::line).chain([rustdoc()]).collect();
-        let others = Steps::beside("tests of the model and the reports, rustdoc", others);
+        let others = of(Group::Computes).map(Program::line).collect();
+        let others = Steps::beside("tests of the model and the reports", others);
         let mut tests = Outcome::Passed;
         for program in of(Group::Lab) {
             let concurrent = program.line().args(["--test-threads=4", "--skip", "alone::"]);
