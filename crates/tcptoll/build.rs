@@ -1,5 +1,5 @@
 //! How the program is linked where it is built quickly: unoptimised, it has three times the relocations and
-//! a third more text.
+//! half more code.
 
 use std::env::var;
 use std::io::Write;

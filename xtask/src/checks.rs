@@ -3,7 +3,6 @@
 //! CI runs this and nothing else. Each step is an ordinary command that can be typed by itself;
 //! the list below is the only place that knows them all.
 
-use std::io::Read as _;
 use std::process::Stdio;
 
 use anyhow::{Context as _, bail, ensure};
@@ -49,7 +48,7 @@ fn run_steps(steps: &mut Steps, with_setup: bool) -> Outcome {
             programs = programs_of(&build())?;
             Ok(Outcome::Passed)
         }))?;
-        let of = |group| programs.iter().filter(move |one| one.group() == group);
+        let in_group = |group| programs.iter().filter(move |one| one.group() == group);
         passed(steps.step("generated files", "cargo xtask docs --check", reference::check))?;
         passed(steps.step("site", "cargo xtask docs --site", site::build))?;
         if Line::cargo("deny").arg("--version").succeeds() {
@@ -60,23 +59,26 @@ fn run_steps(steps: &mut Steps, with_setup: bool) -> Outcome {
         }
         passed(steps.line("tests in the docs", &linted("test").arg("--doc")))?;
         let docs = Steps::beside("rustdoc", vec![rustdoc()]);
-        for program in of(Group::Other) {
+        for program in in_group(Group::Other) {
             passed(steps.line(&format!("tests of {}", program.name), &program.line()))?;
         }
         passed(steps.step("Python package", "cargo xtask python", || python::run(&[])))?;
         passed(steps.joined(docs))?;
-        for program in of(Group::Lab) {
+        for program in in_group(Group::Lab) {
             let alone = program.line().args(["--test-threads=1", "alone::"]);
             passed(steps.line("lab tests, alone", &alone.env("LAB", "required")))?;
         }
         // Most of their time the lab tests wait, for timers of the kernel and for emulated links: 319 of
         // them took 11:31 two at a time and 5:38 four at a time, with half of two CPUs.
-        let others = of(Group::Computes).map(Program::line).collect();
+        let others = in_group(Group::Computes).map(Program::line).collect();
         let others = Steps::beside("tests of the model and the reports", others);
         let mut tests = Outcome::Passed;
-        for program in of(Group::Lab) {
+        for program in in_group(Group::Lab) {
             let concurrent = program.line().args(["--test-threads=4", "--skip", "alone::"]);
-            tests = steps.line("lab tests, concurrent", &concurrent.env("LAB", "required"));
+            let outcome = steps.line("lab tests, concurrent", &concurrent.env("LAB", "required"));
+            if outcome != Outcome::Passed {
+                tests = outcome;
+            }
         }
         passed(steps.joined(others))?;
         passed(tests)?;
@@ -140,17 +142,19 @@ enum Group {
 
 impl Program {
     /// `None`: this is no test program.
-    fn of(built: Artifact) -> Option<Self> {
+    fn from_artifact(built: Artifact) -> Option<Self> {
         let path = built.executable.filter(|_| built.profile.test)?.to_string();
         let folder = built.manifest_path.parent()?.to_string();
         Some(Self { folder, name: built.target.name, path })
     }
 
     fn group(&self) -> Group {
-        match () {
-            () if self.name == LAB => Group::Lab,
-            () if COMPUTE.iter().any(|folder| self.folder.ends_with(folder)) => Group::Computes,
-            () => Group::Other,
+        if self.name == LAB {
+            Group::Lab
+        } else if COMPUTE.iter().any(|folder| self.folder.ends_with(folder)) {
+            Group::Computes
+        } else {
+            Group::Other
         }
     }
 
@@ -164,16 +168,13 @@ impl Program {
 ///
 /// Errors: something does not compile, or has a warning; there is none.
 fn programs_of(build: &Line) -> anyhow::Result<Vec<Program>> {
-    let running = || format!("running {build}");
-    let mut child = build.command().stdout(Stdio::piped()).spawn().with_context(running)?;
-    let mut said = Vec::new();
-    child.stdout.take().context("it has a pipe")?.read_to_end(&mut said)?;
-    let status = child.wait().with_context(running)?;
-    ensure!(status.success(), "{build}: {status}");
+    let output = build.command().stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("running {build}"))?;
+    ensure!(output.status.success(), "{build}: {}", output.status);
     let mut programs = Vec::new();
-    for message in Message::parse_stream(said.as_slice()) {
+    for message in Message::parse_stream(output.stdout.as_slice()) {
         if let Message::CompilerArtifact(built) = message? {
-            programs.extend(Program::of(built));
+            programs.extend(Program::from_artifact(built));
         }
     }
     ensure!(programs.iter().any(|one| one.group() == Group::Lab), "no test is named {LAB}");
@@ -200,11 +201,13 @@ mod tests {
 
     #[test]
     fn tests_of_the_lab_run_apart_and_those_that_compute_beside_them() {
-        let group = |folder, name| Program::of(built(folder, name, "test", true)).unwrap().group();
+        let group = |folder, name| {
+            Program::from_artifact(built(folder, name, "test", true)).unwrap().group()
+        };
         assert_eq!(group("crates/tcptoll", "lab"), Group::Lab);
         assert_eq!(group("crates/model", "honesty"), Group::Computes);
         assert_eq!(group("crates/tcptoll", "cli"), Group::Other);
-        assert_eq!(Program::of(built("crates/tcptoll", "tcptoll", "bin", false)), None);
+        assert_eq!(Program::from_artifact(built("crates/tcptoll", "tcptoll", "bin", false)), None);
     }
 
     /// What tells clippy that warnings are errors is between it and cargo: it might change.

@@ -39,9 +39,11 @@ fn a_tap_on_a_direct_link_calls_nothing_a_retransmission_that_the_kernels_did_no
     let server = &arm.server.as_ref().unwrap().counters;
     let seen = [&wire.client_to_server, &wire.server_to_client].map(|way| way.retransmission);
     let sent = [&arm.client.counters, server].map(|counters| counter(counters, "TcpRetransSegs"));
-    // A tap without a CPU misses packets, and calls none a retransmission for that. A kernel counts also
-    // what it sends again once the tap has ended.
-    assert!(seen[0] <= sent[0] && seen[1] <= sent[1], "{seen:?} of {sent:?}: {wire:?}");
+    // A tap without a CPU misses packets, and calls none a retransmission for that. The server's counters are
+    // read after the link's: its kernel may have sent again meanwhile.
+    let fewer = seen[0] <= sent[0] && seen[1] <= sent[1];
+    let client = seen[0] == sent[0] || wire.tap_drops > 0;
+    assert!(client && fewer, "{seen:?} of {sent:?}: {wire:?}");
     // Nobody set SO_KEEPALIVE.
     let probes = wire.client_to_server.keepalive_probe + wire.server_to_client.keepalive_probe;
     assert_eq!(probes, 0);

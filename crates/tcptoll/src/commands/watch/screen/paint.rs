@@ -52,11 +52,12 @@ impl Painter {
         }
     }
 
-    /// All rows of a screen of so many columns and rows, as a terminal takes them.
+    /// Each row of a screen, with its control sequences. `size`: columns and rows.
     pub(super) fn rows(&self, size: [usize; 2], view: &mut View, history: &History) -> Vec<String> {
         let mut lines = self.paint(size, view, history);
         lines.resize(size[1], Line::new());
-        lines.iter().map(|line| self.row(line, size[0], has_unicode())).collect()
+        let unicode = has_unicode();
+        lines.iter().map(|line| self.row(line, size[0], unicode)).collect()
     }
 
     /// One row; nothing goes beyond the right edge. What was right of it is erased, but not behind a full

@@ -21,7 +21,7 @@ const SIGNAL_AFTER: Duration = Duration::from_secs(1);
 /// The alternate screen without a cursor, and back (xterm's control sequences).
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
-/// What is between these is shown at once by terminals that know them; others ignore them.
+/// A terminal that knows these shows what is between them as one change; others ignore them.
 const TOGETHER: [&str; 2] = ["\x1b[?2026h", "\x1b[?2026l"];
 
 /// Whether a screen can be shown: two terminals, and one that can place its cursor.
