@@ -4,7 +4,7 @@
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -17,6 +17,22 @@ pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+/// The longest line of a record of lines: 1,024 listeners and 256 diagnoses take less than 0.3 MB.
+pub const LINE_MAX: u64 = 4 << 20;
+
+/// The first line of a file, cut at [`LINE_MAX`]; empty of what is no regular file.
+///
+/// Errors: it cannot be read.
+pub fn first_line(mut file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // A device may have no end, and a pipe cannot be read twice.
+    if file.metadata()?.is_file() {
+        file.seek(SeekFrom::Start(0))?;
+        BufReader::new(file.take(LINE_MAX)).read_until(b'\n', &mut bytes)?;
     }
     Ok(bytes)
 }

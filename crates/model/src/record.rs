@@ -422,6 +422,26 @@ pub struct NextStep {
     pub why: String,
 }
 
+/// `line` of the first line of a watch's record.
+const WATCH: &str = "watch-header";
+
+/// The first line of a record, as far as it is needed to know what it is the record of.
+#[derive(Deserialize)]
+struct First {
+    line: String,
+}
+
+/// Whether the first line of a record is that of a watch. Another program may have written it anew, with
+/// blanks and its own order of keys.
+pub fn is_watch(line: &[u8]) -> bool {
+    if let Ok(first) = serde_json::from_slice::<First>(line) {
+        return first.line == WATCH;
+    }
+    // It was cut, or has something that is not JSON, like NaN, which its reader names.
+    let kind = format!("\"{WATCH}\"");
+    line.windows(kind.len()).any(|at| at == kind.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

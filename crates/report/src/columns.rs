@@ -4,14 +4,16 @@
 use std::collections::BTreeSet;
 
 use tcptoll_model::experiments::column::{self, Figure, Form, Quantile, Show};
+use tcptoll_model::experiments::columns as common;
 use tcptoll_model::experiments::figures::{LATENESS, RTT};
+use tcptoll_model::experiments::names::Specs;
 use tcptoll_model::experiments::spec::{Better, Noun, Spec};
-use tcptoll_model::experiments::{columns as common, find, names};
-use tcptoll_model::record::{Arm, Metric, Summary};
+use tcptoll_model::record::{Arm, Metric};
 
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT, Estimate, TimeUnit};
 use crate::own::Own;
+use crate::run::Run;
 
 /// A table as a run shows it.
 #[derive(Clone, Debug)]
@@ -27,7 +29,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// Arms with a row in it, each with its place.
-    pub(crate) fn arms<'a>(&self, summary: &'a Summary) -> Vec<(usize, &'a Arm)> {
+    pub(crate) fn arms<'a>(&self, summary: &'a Run) -> Vec<(usize, &'a Arm)> {
         summary.arms.iter().enumerate().filter(|(_, arm)| (self.has)(arm)).collect()
     }
 
@@ -101,7 +103,7 @@ pub(crate) enum Kind {
 }
 
 impl Column {
-    fn described(column: &column::Column, summary: &Summary, primary: &Primary) -> Self {
+    fn described(column: &column::Column, summary: &Run, primary: &Primary) -> Self {
         let (group, source) = match column.figure {
             Figure::Quantile(key, quantile) => {
                 (column.group, Source::Quantile(key.to_owned(), quantile))
@@ -133,14 +135,14 @@ impl Column {
     }
 
     /// A column for a metric that no table describes.
-    fn recorded(name: &str) -> Self {
-        let words = names::words_of_metric(name);
+    fn recorded(name: &str, specs: Specs) -> Self {
+        let words = specs.words_of_metric(name);
         Self { key: name.to_owned(), ..Self::plain("", &words, &words, Source::Recorded) }
     }
 
     /// A column for a figure of a distribution that no table describes.
-    fn quantile(name: &str, quantile: Quantile) -> Self {
-        let group = names::words_of_histogram(name);
+    fn quantile(name: &str, quantile: Quantile, specs: Specs) -> Self {
+        let group = specs.words_of_histogram(name);
         let whole = format!("{group} {}", quantile.name());
         Self::plain(&group, quantile.name(), &whole, Source::Quantile(name.to_owned(), quantile))
     }
@@ -311,25 +313,25 @@ fn settle_units(parts: &mut [Vec<Column>], arms: &[&Arm]) {
 }
 
 /// The tables of a run in one form, in their order.
-pub(crate) fn tables(summary: &Summary, form: Form) -> Vec<Table> {
+pub(crate) fn tables(summary: &Run, form: Form) -> Vec<Table> {
     let primary = figures::primary(summary);
-    match find(&summary.experiment).filter(|spec| !spec.tables.is_empty()) {
+    match summary.spec().filter(|spec| !spec.tables.is_empty()) {
         Some(spec) => described(spec, summary, &primary, form),
         None => vec![of_figures(summary, &primary, form)],
     }
 }
 
 /// The table of this id, if the run has it.
-pub(crate) fn table(summary: &Summary, form: Form, id: &str) -> Option<Table> {
+pub(crate) fn table(summary: &Run, form: Form, id: &str) -> Option<Table> {
     tables(summary, form).into_iter().find(|table| table.id == id)
 }
 
 /// What any arm may have counted besides its metrics.
-pub(crate) fn counted(summary: &Summary) -> Table {
+pub(crate) fn counted(summary: &Run) -> Table {
     resolved(&common::COUNTED, summary, &figures::primary(summary))
 }
 
-fn resolved(table: &column::Table, summary: &Summary, primary: &Primary) -> Table {
+fn resolved(table: &column::Table, summary: &Run, primary: &Primary) -> Table {
     let shown = |column: &&column::Column| column.when.is_none_or(|when| when(summary));
     let part = |part: &&[column::Column]| {
         part.iter()
@@ -343,7 +345,7 @@ fn resolved(table: &column::Table, summary: &Summary, primary: &Primary) -> Tabl
     Table { id: table.id, title: table.title, parts, has: table.has }
 }
 
-fn described(spec: &Spec, summary: &Summary, primary: &Primary, form: Form) -> Vec<Table> {
+fn described(spec: &Spec, summary: &Run, primary: &Primary, form: Form) -> Vec<Table> {
     let of_form = spec.tables.iter().filter(|table| table.forms.contains(&form));
     of_form.map(|table| resolved(table, summary, primary)).collect()
 }
@@ -352,17 +354,18 @@ fn described(spec: &Spec, summary: &Summary, primary: &Primary, form: Form) -> V
 const ANSWER: [Quantile; 4] = [Quantile::P50, Quantile::P99, Quantile::P999, Quantile::Max];
 
 /// One table of every figure: of metrics and distributions, CPU, and how many succeeded.
-fn of_figures(summary: &Summary, primary: &Primary, form: Form) -> Table {
-    let answer = || ANSWER.map(|quantile| Column::quantile(&primary.key, quantile)).to_vec();
+fn of_figures(summary: &Run, primary: &Primary, form: Form) -> Table {
+    let answer =
+        || ANSWER.map(|quantile| Column::quantile(&primary.key, quantile, summary.specs)).to_vec();
     let metrics = metrics(summary);
     let mut parts: Vec<Vec<Column>> =
-        metrics.iter().map(|name| vec![Column::recorded(name)]).collect();
+        metrics.iter().map(|name| vec![Column::recorded(name, summary.specs)]).collect();
     // Markdown has the answer and how many succeeded in the table of arms.
     if form != Form::Markdown {
         parts.insert(parts.len().min(1), answer());
     }
     let others = distributions(summary).into_iter().filter(|name| *name != primary.key);
-    parts.extend(others.map(|name| vec![Column::quantile(name, Quantile::P50)]));
+    parts.extend(others.map(|name| vec![Column::quantile(name, Quantile::P50, summary.specs)]));
     parts.push(cpu(noun(summary), &metrics));
     let of = |column: &column::Column| vec![Column::described(column, summary, primary)];
     if form != Form::Markdown {
@@ -377,9 +380,9 @@ fn of_figures(summary: &Summary, primary: &Primary, form: Form) -> Table {
 }
 
 /// The names of an operation; of an experiment that this build does not know, `operation`.
-pub(crate) fn noun(summary: &Summary) -> Noun {
+pub(crate) fn noun(summary: &Run) -> Noun {
     let unknown = Noun { one: "operation", many: "operations", short: "op" };
-    find(&summary.experiment).map_or(unknown, |spec| spec.operation)
+    summary.spec().map_or(unknown, |spec| spec.operation)
 }
 
 /// CPU of both hosts for each operation, where no metric has it.
@@ -396,11 +399,12 @@ fn cpu(noun: Noun, metrics: &[&str]) -> Vec<Column> {
 
 /// Names of the metrics to show: those described, else those recorded; that of the run first. What
 /// the settings decide, and what is evidence alone, has no column.
-fn metrics(summary: &Summary) -> Vec<&str> {
-    let spec = find(&summary.experiment);
+fn metrics(summary: &Run) -> Vec<&str> {
+    let spec = summary.spec();
     let recorded: BTreeSet<&str> =
         summary.arms.iter().flat_map(|arm| arm.metrics.keys()).map(String::as_str).collect();
-    let plain = |name: &&str| names::metric(name).is_some_and(|m| m.better == Better::Neither);
+    let plain =
+        |name: &&str| summary.specs.metric(name).is_some_and(|m| m.better == Better::Neither);
     let mut names: Vec<&str> = match spec {
         Some(spec) => spec.metrics.iter().map(|metric| metric.name).collect(),
         None => recorded.into_iter().collect(),
@@ -412,10 +416,10 @@ fn metrics(summary: &Summary) -> Vec<&str> {
 }
 
 /// Names of the distributions to show, as of [`metrics`].
-fn distributions(summary: &Summary) -> Vec<&str> {
+fn distributions(summary: &Run) -> Vec<&str> {
     let recorded: BTreeSet<&str> =
         summary.arms.iter().flat_map(|arm| arm.histograms.keys()).map(String::as_str).collect();
-    let names: Vec<&str> = match find(&summary.experiment) {
+    let names: Vec<&str> = match summary.spec() {
         Some(spec) => spec.histograms.iter().map(|histogram| histogram.name).collect(),
         None => recorded.into_iter().collect(),
     };
@@ -424,13 +428,15 @@ fn distributions(summary: &Summary) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use tcptoll_model::record::Summary;
+
     use super::*;
 
     #[test]
     fn a_share_of_the_greatest_is_of_the_arms_of_the_run() {
         let arm = |elapsed_s| Arm { elapsed_s, ..Arm::default() };
         let arms = vec![arm(2.0), arm(8.0), arm(0.0)];
-        let summary = Summary { arms, ..Summary::default() };
+        let summary = Run::from(Summary { arms, ..Summary::default() });
         let of = |arm: &Arm| Some(arm.elapsed_s).filter(|s| *s > 0.0);
         let column = column::Column::whole("share", ("", ""), Figure::OfGreatest(of));
         let column = Column::described(&column, &summary, &figures::primary(&summary));
@@ -441,11 +447,11 @@ mod tests {
 
     #[test]
     fn an_experiment_without_tables_is_shown_as_it_is_described() {
-        let summary = Summary {
+        let summary = crate::REPORTS.cleaned(Summary {
             experiment: "http".to_owned(),
             arms: vec![Arm::default()],
             ..Summary::default()
-        };
+        });
         let table = of_figures(&summary, &figures::primary(&summary), Form::Text);
         let heads: Vec<String> = table
             .parts

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use csv::WriterBuilder;
 use serde_json::Value;
 use tcptoll_model::experiments::column::Form;
-use tcptoll_model::record::{Arm, Comparison, Round, Summary};
+use tcptoll_model::record::{Arm, Comparison, Round};
 
 use crate::columns::{self, Column, Kind, Table};
 use crate::own::Own;
+use crate::run::Run;
 use crate::{clean, figures, number, rounds};
 
 /// Columns before the factors.
@@ -83,7 +84,7 @@ impl<'a> Row<'a> {
 }
 
 /// The table of a cleaned summary.
-pub(crate) fn render(summary: &Summary, own: &Own) -> String {
+pub(crate) fn render(summary: &Run) -> String {
     let tables = columns::tables(summary, Form::Csv);
     let tables: Vec<Table> = std::iter::once(columns::counted(summary)).chain(tables).collect();
     let per = summary.comparisons.iter().flat_map(|c| c.per.keys());
@@ -101,7 +102,7 @@ pub(crate) fn render(summary: &Summary, own: &Own) -> String {
     let rows = summary
         .arms
         .iter()
-        .flat_map(|one| arm(one, &tables, own))
+        .flat_map(|one| arm(one, &tables, summary.own))
         .chain(
             summary
                 .arms
@@ -212,7 +213,7 @@ fn of_tables<'a>(arm: &'a Arm, tables: &[Table], own: &Own) -> Vec<Row<'a>> {
     new.filter_map(row).collect()
 }
 
-fn round<'a>(summary: &'a Summary, arm: &'a Arm, round: &'a Round) -> Vec<Row<'a>> {
+fn round<'a>(summary: &'a Run, arm: &'a Arm, round: &'a Round) -> Vec<Row<'a>> {
     let row = || {
         Row::of_arm("round", arm)
             .figure("round", Some(f64::from(round.round)))
@@ -231,7 +232,7 @@ fn round<'a>(summary: &'a Summary, arm: &'a Arm, round: &'a Round) -> Vec<Row<'a
     round.metrics.iter().map(of).collect()
 }
 
-fn comparison<'a>(summary: &'a Summary, c: &'a Comparison) -> Row<'a> {
+fn comparison<'a>(summary: &'a Run, c: &'a Comparison) -> Row<'a> {
     let unit = c.difference.as_ref().map_or_else(|| rounds::unit(summary, &c.metric), |d| &d.unit);
     let difference = c.difference.as_ref();
     let difference_ci95 = difference.and_then(|d| d.ci95);
@@ -257,7 +258,7 @@ fn comparison<'a>(summary: &'a Summary, c: &'a Comparison) -> Row<'a> {
 }
 
 /// The arms at each vantage point; `note` is its name.
-fn of_points(summary: &Summary) -> Vec<Row<'_>> {
+fn of_points(summary: &Run) -> Vec<Row<'_>> {
     let points = summary.points.iter().flat_map(|points| &points.points);
     let arms = points.flat_map(|point| point.arms.iter().map(move |arm| (point, arm)));
     let rows = arms.flat_map(|(point, arm)| {
@@ -302,7 +303,7 @@ fn by_point(c: &Comparison) -> Vec<Row<'_>> {
     each.map(row).collect()
 }
 
-fn published<'a>(summary: &'a Summary, p: &'a tcptoll_model::record::Published) -> Row<'a> {
+fn published<'a>(summary: &'a Run, p: &'a tcptoll_model::record::Published) -> Row<'a> {
     let row = match summary.arms.iter().find(|arm| arm.name == p.arm) {
         Some(arm) => Row::of_arm("published", arm),
         None => Row { kind: "published", arm: &p.arm, ..Row::default() },

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_model::experiments::names;
+use tcptoll_model::experiments::names::Specs;
 use tcptoll_model::experiments::spec::Better;
-use tcptoll_model::record::{Arm, Comparison, Summary, Verdict};
+use tcptoll_model::record::{Arm, Comparison, Verdict};
 use tcptoll_model::stats::sequence::{self, ROUNDS_TO_BE_NARROW};
 
 use crate::number::{self, ABSENT, Estimate};
+use crate::run::Run;
 use crate::{figures, rounds};
 
 /// The ratio and its interval apart: `×0.752`, `[0.740, 0.760]`; [`ABSENT`] where there is none.
@@ -154,8 +155,8 @@ pub(crate) fn band(c: &Comparison) -> Option<[f64; 2]> {
 }
 
 /// Whether A is better or worse than B; `None`: neither was found, or the metric has no better side.
-pub(crate) fn judgement(c: &Comparison) -> Option<&'static str> {
-    match (c.verdict, names::better(&c.metric)) {
+pub(crate) fn judgement(c: &Comparison, specs: Specs) -> Option<&'static str> {
+    match (c.verdict, specs.better(&c.metric)) {
         (Verdict::Higher, Better::Higher) | (Verdict::Lower, Better::Lower) => Some("better"),
         (Verdict::Higher, Better::Lower) | (Verdict::Lower, Better::Higher) => Some("worse"),
         _ => None,
@@ -163,18 +164,18 @@ pub(crate) fn judgement(c: &Comparison) -> Option<&'static str> {
 }
 
 /// The verdict with its judgement: `lower (worse)`.
-pub(crate) fn judged(c: &Comparison) -> String {
-    match judgement(c) {
+pub(crate) fn judged(c: &Comparison, specs: Specs) -> String {
+    match judgement(c, specs) {
         Some(word) => format!("{} ({word})", c.verdict),
         None => c.verdict.to_string(),
     }
 }
 
 /// The verdict with what it rests on: `no difference found (margin 1 %)`.
-pub(crate) fn verdict(c: &Comparison) -> String {
+pub(crate) fn verdict(c: &Comparison, specs: Specs) -> String {
     let mut rests_on: Vec<String> = margin(c).into_iter().collect();
     if matches!(c.verdict, Verdict::Higher | Verdict::Lower) {
-        return judged(c);
+        return judged(c, specs);
     }
     if narrow_too_soon(c) {
         let margin = margin(c).map(|margin| format!("{margin}, ")).unwrap_or_default();
@@ -199,10 +200,10 @@ fn unit(c: &Comparison) -> &'static str {
 }
 
 /// The whole comparison: `×0.752 [0.740, 0.760] · -3,360 [-3,420, -3,300] /s · lower`.
-pub(crate) fn sentence(c: &Comparison) -> String {
+pub(crate) fn sentence(c: &Comparison, specs: Specs) -> String {
     let mut parts = vec![ratio_with_interval(c)];
     parts.extend(difference(c));
-    parts.push(verdict(c));
+    parts.push(verdict(c, specs));
     parts.join(" · ")
 }
 
@@ -228,7 +229,7 @@ pub(crate) fn levels<'a>(levels: impl IntoIterator<Item = (&'a String, &'a Value
 }
 
 /// What tells the two arms apart: the levels in which they differ, or their names, which may say something else.
-pub(crate) fn pair(summary: &Summary, c: &Comparison) -> [String; 2] {
+pub(crate) fn pair(summary: &Run, c: &Comparison) -> [String; 2] {
     let find = |name: &str| summary.arms.iter().find(|arm| arm.name == name);
     let names = || [c.a.clone(), c.b.clone()];
     let (Some(a), Some(b)) = (find(&c.a), find(&c.b)) else { return names() };
@@ -284,7 +285,7 @@ pub(crate) struct Group<'a> {
 
 /// By metric, and with levels also by pair of arms; the metric of the run first, then in the order of
 /// the study.
-pub(crate) fn groups<'a>(summary: &'a Summary, comparisons: &'a [Comparison]) -> Vec<Group<'a>> {
+pub(crate) fn groups<'a>(summary: &'a Run, comparisons: &'a [Comparison]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for c in comparisons {
         let pair = (!c.per.is_empty()).then(|| pair(summary, c));
@@ -306,6 +307,8 @@ fn same_keys(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tcptoll_model::record::Summary;
+
     use super::*;
 
     fn comparison(verdict: Verdict) -> Comparison {
@@ -315,7 +318,10 @@ mod tests {
     #[test]
     fn what_is_not_known_is_said_with_what_to_do() {
         let c = comparison(Verdict::NotEnough);
-        assert_eq!(verdict(&c), "not enough evidence (margin 1 %, 5 rounds: raise --rounds)");
+        assert_eq!(
+            verdict(&c, Specs(&[])),
+            "not enough evidence (margin 1 %, 5 rounds: raise --rounds)"
+        );
         assert_eq!(ratio_with_interval(&c), "no ratio: a figure is missing or not above 0");
         let one = Comparison { ratio: Some(1.05), ..c };
         assert_eq!(
@@ -336,7 +342,7 @@ mod tests {
     fn arms_without_a_common_round_have_no_ratio_for_that_reason() {
         let c = Comparison { rounds: 0, ..comparison(Verdict::NotEnough) };
         assert_eq!(
-            sentence(&c),
+            sentence(&c, Specs(&[])),
             "no round counts for both arms · not enough evidence (margin 1 %)"
         );
     }
@@ -350,18 +356,21 @@ mod tests {
             ..comparison(Verdict::NotEnough)
         };
         assert_eq!(
-            verdict(&narrow),
+            verdict(&narrow, Specs(&[])),
             "not enough evidence (margin 1 %, 8 rounds; the verdict 'no difference found' needs 15 \
              rounds: try --rounds 15)"
         );
         let no_margin = Comparison { margin: 0.0, ci95: Some([1.0, 1.0]), ..narrow.clone() };
         assert_eq!(
-            verdict(&no_margin),
+            verdict(&no_margin, Specs(&[])),
             "not enough evidence (8 rounds; the verdict 'no difference found' needs 15 rounds: raise \
              --rounds)"
         );
         let wide = Comparison { ci95: Some([0.98, 1.005]), ..narrow };
-        assert_eq!(verdict(&wide), "not enough evidence (margin 1 %, 8 rounds: try --rounds 15)");
+        assert_eq!(
+            verdict(&wide, Specs(&[])),
+            "not enough evidence (margin 1 %, 8 rounds: try --rounds 15)"
+        );
     }
 
     #[test]
@@ -398,8 +407,11 @@ mod tests {
 
     #[test]
     fn no_difference_names_its_margin() {
-        assert_eq!(verdict(&comparison(Verdict::NoDifference)), "no difference found (margin 1 %)");
-        assert_eq!(verdict(&comparison(Verdict::Lower)), "lower");
+        assert_eq!(
+            verdict(&comparison(Verdict::NoDifference), Specs(&[])),
+            "no difference found (margin 1 %)"
+        );
+        assert_eq!(verdict(&comparison(Verdict::Lower), Specs(&[])), "lower");
     }
 
     #[test]
@@ -453,6 +465,7 @@ mod tests {
             "partial": false, "valid": true,
         });
         let summary: Summary = serde_json::from_value(json).unwrap();
+        let summary = Run::from(summary);
         let of = |a: &str, b: &str| {
             pair(&summary, &Comparison { a: a.into(), b: b.into(), ..Comparison::default() })
         };

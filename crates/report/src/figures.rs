@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 
 use tcptoll_model::experiments::figures::{LATENESS, RESOLUTION_SHOWN, RTT};
-use tcptoll_model::experiments::{self, names};
 use tcptoll_model::record::{
-    Arm, HistogramSummary, LinkKind, LinkMeasured, Passport, Path, PlaceKind, Resolved, Summary,
+    Arm, HistogramSummary, LinkKind, LinkMeasured, Passport, Path, PlaceKind, Resolved,
 };
 
 pub(crate) use tcptoll_model::units::plural;
 
 use crate::number;
+use crate::run::Run;
 
 /// The distribution that carries the answer.
 #[derive(Clone, Debug)]
@@ -23,8 +23,8 @@ pub(crate) struct Primary {
 }
 
 /// The distributions that may carry the answer of a run.
-pub(crate) fn answers(summary: &Summary) -> Vec<&str> {
-    if let Some(spec) = experiments::find(&summary.experiment) {
+pub(crate) fn answers(summary: &Run) -> Vec<&str> {
+    if let Some(spec) = summary.spec() {
         return spec.answers.to_vec();
     }
     let keys = summary.arms.iter().flat_map(|arm| arm.histograms.keys()).map(String::as_str);
@@ -33,12 +33,12 @@ pub(crate) fn answers(summary: &Summary) -> Vec<&str> {
 
 /// The distribution that carries the answer: the first that the run has of those that may. Of an
 /// experiment that this build does not know, the first that was recorded.
-pub(crate) fn primary(summary: &Summary) -> Primary {
+pub(crate) fn primary(summary: &Run) -> Primary {
     let has = |key: &&&str| summary.arms.iter().any(|arm| arm.histograms.contains_key(**key));
     let answers = answers(summary);
     let key = answers.iter().find(has).or(answers.first());
     let key = key.map(|key| (*key).to_owned()).unwrap_or_default();
-    Primary { name: names::words_of_histogram(&key), key }
+    Primary { name: summary.specs.words_of_histogram(&key), key }
 }
 
 /// p50, p99, p99.9 and maximum of a histogram of an arm.
@@ -116,7 +116,7 @@ pub(crate) fn capital(text: &str) -> String {
 }
 
 /// The place in a few words each: kind, link asked and measured, lateness, congestion control, CPUs.
-pub(crate) fn place(summary: &Summary) -> Vec<String> {
+pub(crate) fn place(summary: &Run) -> Vec<String> {
     let mut words: Vec<String> = vantage_points(summary).into_iter().collect();
     words.extend(match (summary.place.kind, &summary.place.target) {
         (PlaceKind::Lab, _) => vec!["lab".to_owned()],
@@ -150,7 +150,7 @@ pub(crate) fn place(summary: &Summary) -> Vec<String> {
 }
 
 /// The congestion control in effect, as the sockets told it.
-fn congestion(summary: &Summary) -> Option<String> {
+fn congestion(summary: &Run) -> Option<String> {
     let of = |arm: &Arm| {
         let of_transfer = arm.own.transfer.as_ref().map(|all| all.client.congestion.clone());
         of_transfer.or_else(|| arm.client.tcp_info.as_ref()?.congestion.clone())
@@ -161,7 +161,7 @@ fn congestion(summary: &Summary) -> Option<String> {
 }
 
 /// The point's name, or how many points there are, for the line of the place.
-fn vantage_points(summary: &Summary) -> Option<String> {
+fn vantage_points(summary: &Run) -> Option<String> {
     let Some(points) = &summary.points else {
         return Some(format!("vantage point {}", summary.vantage.as_ref()?));
     };
@@ -172,7 +172,7 @@ fn vantage_points(summary: &Summary) -> Option<String> {
 }
 
 /// Between which hosts of the user's, over what, and how well their clocks compare; each once.
-pub(crate) fn paths(summary: &Summary) -> Vec<String> {
+pub(crate) fn paths(summary: &Run) -> Vec<String> {
     let paths: Vec<&Path> = summary.arms.iter().filter_map(|arm| arm.path.as_deref()).collect();
     let between = |path: &&Path| {
         let [client, server] = &path.hosts;
@@ -198,7 +198,7 @@ pub(crate) fn paths(summary: &Summary) -> Vec<String> {
 }
 
 /// The client's machine, and the server's where it is another one.
-pub(crate) fn machines(summary: &Summary) -> (&Passport, Option<&Passport>) {
+pub(crate) fn machines(summary: &Run) -> (&Passport, Option<&Passport>) {
     let hosts = summary.arms.iter().map(|arm| (&arm.client, arm.server.as_ref()));
     let client = hosts.clone().find_map(|(client, _)| client.passport.as_deref());
     let server = hosts.filter_map(|(_, server)| server).find_map(|host| host.passport.as_deref());
@@ -206,12 +206,12 @@ pub(crate) fn machines(summary: &Summary) -> (&Passport, Option<&Passport>) {
 }
 
 /// Versions of the servers, each once.
-pub(crate) fn servers(summary: &Summary) -> Vec<String> {
+pub(crate) fn servers(summary: &Run) -> Vec<String> {
     distinct(summary.arms.iter().filter_map(|arm| arm.server.as_ref()?.version.as_deref()))
 }
 
 /// What the load engine waited with, each once.
-pub(crate) fn engines(summary: &Summary) -> Vec<String> {
+pub(crate) fn engines(summary: &Run) -> Vec<String> {
     distinct(summary.arms.iter().filter_map(|arm| arm.io.as_deref()))
 }
 
@@ -226,7 +226,7 @@ fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
 }
 
 /// Which of several addresses of a name the run used, one line a name.
-pub(crate) fn addresses(summary: &Summary) -> Vec<String> {
+pub(crate) fn addresses(summary: &Run) -> Vec<String> {
     let several = summary.resolved.iter().filter(|entry| entry.addresses.len() > 1);
     several
         .map(|Resolved { name, addresses, used }| {
@@ -236,7 +236,7 @@ pub(crate) fn addresses(summary: &Summary) -> Vec<String> {
 }
 
 /// The links of all arms in one or two phrases.
-fn links(summary: &Summary) -> Vec<String> {
+fn links(summary: &Run) -> Vec<String> {
     let links: Vec<&LinkMeasured> =
         summary.arms.iter().filter_map(|arm| arm.link.as_ref()).collect();
     let Some(first) = links.first() else {
@@ -305,6 +305,8 @@ pub(crate) fn measured_rtt(link: &LinkMeasured) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use tcptoll_model::record::Summary;
+
     use super::*;
 
     #[test]
@@ -318,9 +320,10 @@ mod tests {
             });
             Arm { link: serde_json::from_value(link).unwrap(), ..Arm::default() }
         };
-        let mut summary = Summary { arms: vec![over(37_020.0)], ..Summary::default() };
+        let summary = Summary { arms: vec![over(37_020.0)], ..Summary::default() };
+        let mut summary = Run::from(summary);
         assert_eq!(links(&summary), ["rtt 37.0 ms asked, 37.02 ms measured"]);
-        summary.arms.push(over(37_610.0));
+        summary.summary.arms.push(over(37_610.0));
         assert_eq!(links(&summary), ["rtt 37.0 ms asked, 37.02 to 37.61 ms measured"]);
     }
 

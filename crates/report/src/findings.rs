@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_model::record::{
-    Arm, Cause, Excluded, HostSummary, Points, Summary, Verdict, WarningEntry,
-};
+use tcptoll_model::record::{Arm, Cause, Excluded, HostSummary, Points, Verdict, WarningEntry};
 use tcptoll_model::shell;
 
 use crate::own::{Failed, Own};
+use crate::run::Run;
 use crate::{columns, figures, number};
 
 pub(crate) use tcptoll_model::experiments::columns::{errors, ok_of_attempts};
@@ -110,7 +109,7 @@ const NAMES_SHOWN: usize = 12;
 
 /// The causes to show, each with what to add in words: of more than four arms with the same cause the
 /// first stands for all, and the names of the others follow.
-pub(crate) fn causes(summary: &Summary) -> Vec<(&Cause, Option<String>)> {
+pub(crate) fn causes(summary: &Run) -> Vec<(&Cause, Option<String>)> {
     let mut shown: Vec<(&Cause, Option<String>)> = Vec::new();
     for cause in &summary.causes {
         let same: Vec<&str> = summary
@@ -140,7 +139,7 @@ pub(crate) struct Warned {
 
 /// The warnings to show, in their order. Arms with equal texts share one line. Where more than four
 /// texts of one warning differ only by their figures, the first stands for all.
-pub(crate) fn warnings(summary: &Summary) -> Vec<Warned> {
+pub(crate) fn warnings(summary: &Run) -> Vec<Warned> {
     let mut lines: Vec<(&WarningEntry, Vec<&str>)> = Vec::new();
     for warning in &summary.warnings {
         let arm = warning.arm.as_deref();
@@ -215,7 +214,7 @@ pub(crate) fn plain(value: &Value) -> String {
 }
 
 /// How many attempts failed, over all arms, and of how many.
-pub(crate) fn failed(summary: &Summary) -> (u64, u64) {
+pub(crate) fn failed(summary: &Run) -> (u64, u64) {
     let tried: u64 = summary.arms.iter().map(|arm| arm.attempts).sum();
     let ok: u64 = summary.arms.iter().map(|arm| arm.ok).sum();
     (tried.saturating_sub(ok), tried)
@@ -223,7 +222,7 @@ pub(crate) fn failed(summary: &Summary) -> (u64, u64) {
 
 /// Why a run is not valid for its question, an arm a line: `ARM: REASON (3 of 3 trials)`. It stands
 /// before the answer, behind `invalid:`. Empty: the run is valid.
-pub(crate) fn invalid(summary: &Summary, own: &Own) -> Vec<String> {
+pub(crate) fn invalid(summary: &Run, own: &Own) -> Vec<String> {
     if summary.valid {
         return Vec::new();
     }
@@ -244,14 +243,14 @@ pub(crate) fn invalid(summary: &Summary, own: &Own) -> Vec<String> {
 
 /// Whether the answer states what failed: it is about one arm, in which nothing succeeded. Answers of
 /// older records may be about something else.
-fn answer_has_failures(summary: &Summary, own: &Own) -> bool {
+fn answer_has_failures(summary: &Run, own: &Own) -> bool {
     let [arm] = summary.arms.as_slice() else { return false };
     let states = |words| summary.answer.contains(words);
     arm.ok == 0 && own.answer_has_failures.is_some_and(states)
 }
 
 /// That more of an arm failed than may.
-fn too_many_failures(summary: &Summary, own: &Own, arm: &Arm) -> Option<String> {
+fn too_many_failures(summary: &Run, own: &Own, arm: &Arm) -> Option<String> {
     let is_it = |warning: &&WarningEntry| {
         warning.id == "too-many-failures" && warning.arm.as_ref() == Some(&arm.name)
     };
@@ -266,7 +265,7 @@ fn too_many_failures(summary: &Summary, own: &Own, arm: &Arm) -> Option<String> 
 const REASONS_MAX: usize = 2;
 
 /// Why an arm has nothing that counts; `None`: it has, or the record does not say.
-fn invalid_arm(summary: &Summary, own: &Own, arm: &Arm) -> Option<String> {
+fn invalid_arm(summary: &Run, own: &Own, arm: &Arm) -> Option<String> {
     let mut of_arm: Vec<&Excluded> =
         summary.excluded.iter().filter(|one| one.arm == arm.name).collect();
     let excluded: u32 = of_arm.iter().map(|one| one.trials).sum();
@@ -301,7 +300,7 @@ fn invalid_arm(summary: &Summary, own: &Own, arm: &Arm) -> Option<String> {
 }
 
 /// What the reader must know before believing a figure, most serious first.
-pub(crate) fn verdict_on_run(summary: &Summary, own: &Own) -> Vec<String> {
+pub(crate) fn verdict_on_run(summary: &Run) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.partial {
         lines.push(match &summary.points {
@@ -320,7 +319,7 @@ pub(crate) fn verdict_on_run(summary: &Summary, own: &Own) -> Vec<String> {
             )
         };
         let failed = Failed { failed, tried };
-        lines.push(own.failed.map_or_else(|| general(failed), |words| words(failed)));
+        lines.push(summary.own.failed.map_or_else(|| general(failed), |words| words(failed)));
     }
     lines
 }
@@ -349,7 +348,7 @@ pub(crate) fn command(arguments: &[String]) -> String {
 }
 
 /// How a run's own figures support an advice: `proven` where a comparison told two arms apart.
-pub(crate) fn proof_word(summary: &Summary) -> &'static str {
+pub(crate) fn proof_word(summary: &Run) -> &'static str {
     let told = |verdict| matches!(verdict, Verdict::Higher | Verdict::Lower);
     let proven = summary.comparisons.iter().any(|comparison| told(comparison.verdict));
     if proven { "proven" } else { "seen in this run" }
@@ -357,12 +356,14 @@ pub(crate) fn proof_word(summary: &Summary) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use tcptoll_model::record::Summary;
+
     use super::*;
     use crate::own::NONE;
 
-    fn one_arm() -> Summary {
+    fn one_arm() -> Run {
         let arm = Arm { name: "a".to_owned(), attempts: 9, ok: 9, ..Arm::default() };
-        Summary { arms: vec![arm], valid: true, ..Summary::default() }
+        Summary { arms: vec![arm], valid: true, ..Summary::default() }.into()
     }
 
     fn excluded(arm: &str, reason: &str, trials: u32, of: u32) -> Excluded {
@@ -378,14 +379,15 @@ mod tests {
             evidence: BTreeMap::new(),
         };
         let causes = (0..20).map(|arm| cause("often", arm)).chain([cause("rare", 3)]).collect();
-        let summary = Summary { causes, ..Summary::default() };
+        let summary = Run::from(Summary { causes, ..Summary::default() });
         let shown = super::causes(&summary);
         let ids: Vec<&str> = shown.iter().map(|(cause, _)| cause.id.as_str()).collect();
         assert_eq!(ids, ["often", "rare"]);
         let others = shown[0].1.as_deref().unwrap();
         assert!(others.ends_with("11, 12 and 7 more"), "{others}");
         assert_eq!(shown[1].1, None);
-        let few = Summary { causes: (0..4).map(|arm| cause("often", arm)).collect(), ..summary };
+        let causes = (0..4).map(|arm| cause("often", arm)).collect();
+        let few = Run::from(Summary { causes, ..Summary::default() });
         assert_eq!(super::causes(&few).len(), 4);
     }
 
@@ -407,7 +409,10 @@ mod tests {
         ];
         let run = Summary { arms, warnings: warnings.clone(), ..Summary::default() };
         let said = |summary: &Summary| -> Vec<(String, Option<String>)> {
-            super::warnings(summary).into_iter().map(|w| (w.text, w.arms)).collect()
+            super::warnings(&Run::from(summary.clone()))
+                .into_iter()
+                .map(|w| (w.text, w.arms))
+                .collect()
         };
         let line = |text: &str, arms: Option<&str>| (text.to_owned(), arms.map(str::to_owned));
         let expected = [
@@ -426,20 +431,25 @@ mod tests {
         assert_eq!(said(&many), expected);
         // Of one arm no name is needed.
         let one = Summary { arms: vec![Arm::default()], ..run };
-        assert!(super::warnings(&one).iter().all(|warned| warned.arms.is_none()));
+        assert!(super::warnings(&one.into()).iter().all(|warned| warned.arms.is_none()));
     }
 
     #[test]
     fn an_invalid_run_says_why_by_arm_and_how_often() {
         let mut summary = one_arm();
         assert!(invalid(&summary, &NONE).is_empty());
-        summary.valid = false;
+        summary.summary.valid = false;
         assert_eq!(invalid(&summary, &NONE), ["the run is not valid for its question"]);
-        let name = summary.arms[0].name.clone();
-        summary.excluded = vec![excluded(&name, "the link was late", 3, 3)];
+        let name = summary.summary.arms[0].name.clone();
+        summary.summary.excluded = vec![excluded(&name, "the link was late", 3, 3)];
         assert_eq!(invalid(&summary, &NONE), ["the link was late (3 of 3 trials)"]);
-        summary.arms.push(Arm { name: "b".to_owned(), attempts: 9, ok: 9, ..Arm::default() });
-        summary.excluded = vec![
+        summary.summary.arms.push(Arm {
+            name: "b".to_owned(),
+            attempts: 9,
+            ok: 9,
+            ..Arm::default()
+        });
+        summary.summary.excluded = vec![
             excluded(&name, "the link was late", 2, 3),
             excluded(&name, "the machine slept", 1, 3),
             // The other arm has trials that count.
@@ -453,15 +463,15 @@ mod tests {
     #[test]
     fn an_arm_of_failures_alone_says_what_most_failed_with() {
         let mut summary = one_arm();
-        summary.valid = false;
-        summary.arms[0].ok = 0;
-        summary.arms[0].attempts = 1_500;
-        summary.arms[0].errors = [("timeout".to_owned(), 1_500)].into();
+        summary.summary.valid = false;
+        summary.summary.arms[0].ok = 0;
+        summary.summary.arms[0].attempts = 1_500;
+        summary.summary.arms[0].errors = [("timeout".to_owned(), 1_500)].into();
         let says = "none of 1,500 attempts succeeded, most failed with timeout";
         assert_eq!(invalid(&summary, &NONE), [says]);
         let own = Own { answer_has_failures: Some("None of "), ..NONE };
         assert_eq!(invalid(&summary, &own), [says]);
-        summary.answer = "None of 1,500 connections succeeded: 1,500 timed out.".to_owned();
+        summary.summary.answer = "None of 1,500 connections succeeded: 1,500 timed out.".to_owned();
         assert_eq!(invalid(&summary, &own), ["the run is not valid for its question"]);
     }
 

@@ -75,7 +75,7 @@ fn pad(text: &str, width: usize, align: Align) -> String {
 }
 
 /// Lines of a table: one or two of headings, then one per row.
-pub(crate) struct Lines {
+pub struct Lines {
     /// Headings, from the top.
     pub(crate) heads: Vec<String>,
     /// Rows.

@@ -28,6 +28,7 @@ mod own;
 mod points;
 mod published;
 mod rounds;
+mod run;
 mod svg;
 mod text;
 mod tune;
@@ -35,13 +36,16 @@ mod watch;
 
 use std::path::Path;
 
-use tcptoll_model::doctor::{Examination, Proof};
 use tcptoll_model::record::{Advice, Comparison, Summary, WarningEntry};
-use tcptoll_model::tune::found::Found;
 
 pub use self::ascii::ascii;
+pub use self::doctor::{examination_html, examination_text, proof_text};
+pub use self::experiments::REPORTS;
 pub use self::openmetrics::{Metrics, MetricsFormat};
-pub use watch::{Clock, WatchCsv, Watched, watch_html, watch_markdown, watch_text};
+pub use self::own::Own;
+pub use self::run::Reports;
+pub use self::tune::{found_html, found_text};
+pub use self::watch::{Clock, WatchCsv, Watched, watch_html, watch_markdown, watch_text};
 
 /// `text` without what steers a terminal, as it may come from a file, a peer or a command line.
 ///
@@ -79,155 +83,12 @@ impl Default for TextStyle {
     }
 }
 
-/// The run for a terminal: the answer, the figures, the doubts, what to do next.
-///
-/// `record` is where the run is kept; it is shown, not opened. The text ends with a line feed and
-/// holds no control character of the summary's own.
-#[must_use]
-pub fn text(summary: &Summary, record: Option<&Path>, style: TextStyle) -> String {
-    match clean::summary(summary) {
-        Ok(clean) => text::render(&clean, experiments::own(&clean), record, style),
-        Err(error) => format!("{}\n", clean::cannot_show(&error)),
-    }
-}
-
-/// The run as one self-contained HTML file: no network, light and dark, for screens and paper.
-///
-/// The summary is embedded unchanged as JSON, in `<script type="application/json" id="summary">`.
-#[must_use]
-pub fn html(summary: &Summary) -> String {
-    html_of(&[summary])
-}
-
-/// Why a run is invalid, a sentence each; none of a valid one.
-#[must_use]
-pub fn invalid(summary: &Summary) -> Vec<String> {
-    clean::summary(summary)
-        .map_or_else(|_| Vec::new(), |clean| findings::invalid(&clean, experiments::own(&clean)))
-}
-
 /// What can be computed before anything is measured, for a terminal, as [`text()`].
 #[must_use]
 pub fn computed(all: &[Advice], style: TextStyle) -> String {
     match all.iter().map(clean::of).collect::<Result<Vec<_>, _>>() {
         Ok(clean) => text::computed(&clean, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
-    }
-}
-
-/// Several runs as one such file, with a table of contents. Their summaries are `summary-1`, `summary-2`, ….
-#[must_use]
-pub fn html_of(summaries: &[&Summary]) -> String {
-    let mut runs = Vec::new();
-    for &original in summaries {
-        match clean::summary(original) {
-            Ok(summary) => {
-                runs.push(html::Run { own: experiments::own(&summary), summary, original });
-            }
-            Err(error) => return html::cannot_show(&error),
-        }
-    }
-    html::render(&runs)
-}
-
-/// The picture that the HTML report begins with, as one SVG file in light and dark.
-///
-/// Errors: a sentence, if the run has no picture or cannot be shown.
-pub fn svg(summary: &Summary) -> Result<String, String> {
-    let clean = clean::summary(summary).map_err(|error| clean::cannot_show(&error))?;
-    html::picture(&clean, experiments::own(&clean))
-        .ok_or_else(|| "too little was measured for a picture".to_owned())
-}
-
-/// The run as one tidy CSV table, to draw its figures again or to reckon with.
-///
-/// Shape:   a heading and one row per figure; `kind` says what a row is.
-///
-/// - `arm`: one per arm and metric, `value` with `median`, interval and `n`: a mean over rounds,
-///   where the run has rounds, also of a quantile. Of requests also counts, over all rounds: of
-///   connections, of who closed them, of local ports; and in `note` what the server says of its
-///   version and what the client waited with. Of idle connections what checking them sent and
-///   took, measured and computed, what died, and in `note` by what that was known.
-/// - `arm_merged`: one per arm, histogram and quantile, as `connect_us_p99`, of the values of all
-///   rounds together; `n` is their number. No interval.
-/// - `round`: one per arm, round and metric, in order of running; `left_out` says why it does not
-///   count. A round without any value has one row, without `metric`.
-/// - `point`: in a merged record, one per vantage point, arm and metric; `note` is the point, `n` its rounds.
-/// - `comparison_point`: one per vantage point and comparison; `note` is the point, `n` its rounds.
-/// - `comparison`: `arm` is the numerator, `against` the denominator, `value` their ratio,
-///   `difference` theirs in `unit`; the `factor_` columns hold the levels that both share.
-/// - `published`: a published figure that stands beside the arm, from `source`.
-///
-/// Unit:    that of `unit`; `began_s` in seconds after the run began. Figures are not rounded.
-/// None:    an empty cell.
-///
-/// Each factor is a column `factor_NAME`. Text that a spreadsheet would take for a formula begins
-/// with an apostrophe. Errors: a summary that cannot be shown gives a table that says so.
-#[must_use]
-pub fn csv(summary: &Summary) -> String {
-    match clean::summary(summary) {
-        Ok(clean) => csv::render(&clean, experiments::own(&clean)),
-        Err(error) => csv::cannot_show(&error),
-    }
-}
-
-/// The run as GitHub-flavoured Markdown, to paste into an issue: the answer, arms, comparisons,
-/// warnings, and how it was run.
-#[must_use]
-pub fn markdown(summary: &Summary) -> String {
-    match clean::summary(summary) {
-        Ok(clean) => markdown::render(&clean, experiments::own(&clean)),
-        Err(error) => format!("{}\n", clean::cannot_show(&error)),
-    }
-}
-
-/// An examination for a terminal: what was looked at, what is wrong, what to type.
-///
-/// `provable` names the findings that `--prove` can re-create. As [`text()`], it ends with a line feed
-/// and holds no control character of the machine's own.
-#[must_use]
-pub fn examination_text(examination: &Examination, provable: &[&str], style: TextStyle) -> String {
-    match clean::of(examination) {
-        Ok(clean) => doctor::text(&clean, provable, style),
-        Err(error) => format!("{}\n", clean::cannot_show(&error)),
-    }
-}
-
-/// What the lab showed of a finding, for a terminal, as [`examination_text`].
-#[must_use]
-pub fn proof_text(proof: &Proof, style: TextStyle) -> String {
-    match clean::of(proof) {
-        Ok(clean) => doctor::proof_text(&clean, style),
-        Err(error) => format!("{}\n", clean::cannot_show(&error)),
-    }
-}
-
-/// An examination as one self-contained HTML file, as [`html`].
-#[must_use]
-pub fn examination_html(examination: &Examination, provable: &[&str]) -> String {
-    match clean::of(examination) {
-        Ok(clean) => doctor::html(&clean, examination, provable),
-        Err(error) => html::cannot_show(&error),
-    }
-}
-
-/// The result of a search for a terminal: the setting, everything measured, verdicts, the configuration.
-///
-/// As [`text()`], it ends with a line feed and holds no control character of a server's or file's own.
-#[must_use]
-pub fn found_text(found: &Found, style: TextStyle) -> String {
-    match clean::of(found) {
-        Ok(clean) => tune::text(&clean, style),
-        Err(error) => format!("{}\n", clean::cannot_show(&error)),
-    }
-}
-
-/// The result of a search as one self-contained HTML file, as [`html()`].
-#[must_use]
-pub fn found_html(found: &Found) -> String {
-    match clean::of(found) {
-        Ok(clean) => tune::html(&clean, found),
-        Err(error) => html::cannot_show(&error),
     }
 }
 
@@ -248,33 +109,124 @@ pub struct Between<'a> {
     pub warnings: &'a [WarningEntry],
 }
 
-/// Two runs for a terminal: what moved, what differs between the machines, each arm of both.
-///
-/// As [`text()`], it ends with a line feed and holds no control character of the summaries' own.
-#[must_use]
-pub fn between(view: &Between<'_>, style: TextStyle) -> String {
-    let cleaned = || {
-        let a = clean::summary(view.a)?;
-        let b = clean::summary(view.b)?;
-        let comparisons: Vec<Comparison> = clean::of(&view.comparisons.to_vec())?;
-        let warnings: Vec<WarningEntry> = clean::of(&view.warnings.to_vec())?;
-        Ok((a, b, comparisons, warnings))
-    };
-    match cleaned() {
-        Ok((a, b, comparisons, warnings)) => {
-            let (a_name, b_name) = (clean::line(view.a_name), clean::line(view.b_name));
-            let runs = text::Runs {
-                a: &a,
-                b: &b,
-                a_own: experiments::own(&a),
-                b_own: experiments::own(&b),
-                a_name: &a_name,
-                b_name: &b_name,
-                comparisons: &comparisons,
-                warnings: &warnings,
-            };
-            text::between(&runs, style)
+impl Reports {
+    /// The run for a terminal: the answer, the figures, the doubts, what to do next.
+    ///
+    /// `record` is where the run is kept; it is shown, not opened. The text ends with a line feed and
+    /// holds no control character of the summary's own.
+    #[must_use]
+    pub fn text(&self, summary: &Summary, record: Option<&Path>, style: TextStyle) -> String {
+        match self.run(summary) {
+            Ok(clean) => text::render(&clean, record, style),
+            Err(error) => format!("{}\n", clean::cannot_show(&error)),
         }
-        Err(error) => format!("{}\n", clean::cannot_show(&error)),
+    }
+
+    /// The run as one self-contained HTML file: no network, light and dark, for screens and paper.
+    ///
+    /// The summary is embedded unchanged as JSON, in `<script type="application/json" id="summary">`.
+    #[must_use]
+    pub fn html(&self, summary: &Summary) -> String {
+        self.html_of(&[summary])
+    }
+
+    /// Why a run is invalid, a sentence each; none of a valid one.
+    #[must_use]
+    pub fn invalid(&self, summary: &Summary) -> Vec<String> {
+        self.run(summary).map_or_else(|_| Vec::new(), |clean| findings::invalid(&clean, clean.own))
+    }
+
+    /// Several runs as one such file, with a table of contents. Their summaries are `summary-1`, `summary-2`, ….
+    #[must_use]
+    pub fn html_of(&self, summaries: &[&Summary]) -> String {
+        let mut runs = Vec::new();
+        for &original in summaries {
+            match self.run(original) {
+                Ok(run) => {
+                    runs.push((run, original));
+                }
+                Err(error) => return html::cannot_show(&error),
+            }
+        }
+        html::render(&runs)
+    }
+
+    /// The picture that the HTML report begins with, as one SVG file in light and dark.
+    ///
+    /// Errors: a sentence, if the run has no picture or cannot be shown.
+    pub fn svg(&self, summary: &Summary) -> Result<String, String> {
+        let clean = self.run(summary).map_err(|error| clean::cannot_show(&error))?;
+        html::picture(&clean).ok_or_else(|| "too little was measured for a picture".to_owned())
+    }
+
+    /// The run as one tidy CSV table, to draw its figures again or to reckon with.
+    ///
+    /// Shape:   a heading and one row per figure; `kind` says what a row is.
+    ///
+    /// - `arm`: one per arm and metric, `value` with `median`, interval and `n`: a mean over rounds,
+    ///   where the run has rounds, also of a quantile. Of requests also counts, over all rounds: of
+    ///   connections, of who closed them, of local ports; and in `note` what the server says of its
+    ///   version and what the client waited with. Of idle connections what checking them sent and
+    ///   took, measured and computed, what died, and in `note` by what that was known.
+    /// - `arm_merged`: one per arm, histogram and quantile, as `connect_us_p99`, of the values of all
+    ///   rounds together; `n` is their number. No interval.
+    /// - `round`: one per arm, round and metric, in order of running; `left_out` says why it does not
+    ///   count. A round without any value has one row, without `metric`.
+    /// - `point`: in a merged record, one per vantage point, arm and metric; `note` is the point, `n` its rounds.
+    /// - `comparison_point`: one per vantage point and comparison; `note` is the point, `n` its rounds.
+    /// - `comparison`: `arm` is the numerator, `against` the denominator, `value` their ratio,
+    ///   `difference` theirs in `unit`; the `factor_` columns hold the levels that both share.
+    /// - `published`: a published figure that stands beside the arm, from `source`.
+    ///
+    /// Unit:    that of `unit`; `began_s` in seconds after the run began. Figures are not rounded.
+    /// None:    an empty cell.
+    ///
+    /// Each factor is a column `factor_NAME`. Text that a spreadsheet would take for a formula begins
+    /// with an apostrophe. Errors: a summary that cannot be shown gives a table that says so.
+    #[must_use]
+    pub fn csv(&self, summary: &Summary) -> String {
+        match self.run(summary) {
+            Ok(clean) => csv::render(&clean),
+            Err(error) => csv::cannot_show(&error),
+        }
+    }
+
+    /// The run as GitHub-flavoured Markdown, to paste into an issue: the answer, arms, comparisons,
+    /// warnings, and how it was run.
+    #[must_use]
+    pub fn markdown(&self, summary: &Summary) -> String {
+        match self.run(summary) {
+            Ok(clean) => markdown::render(&clean),
+            Err(error) => format!("{}\n", clean::cannot_show(&error)),
+        }
+    }
+
+    /// Two runs for a terminal: what moved, what differs between the machines, each arm of both.
+    ///
+    /// As [`text()`], it ends with a line feed and holds no control character of the summaries' own.
+    #[must_use]
+    pub fn between(&self, view: &Between<'_>, style: TextStyle) -> String {
+        let cleaned = || {
+            let a = self.run(view.a)?;
+            let b = self.run(view.b)?;
+            let comparisons: Vec<Comparison> = clean::of(&view.comparisons.to_vec())?;
+            let warnings: Vec<WarningEntry> = clean::of(&view.warnings.to_vec())?;
+            Ok((a, b, comparisons, warnings))
+        };
+        match cleaned() {
+            Ok((a, b, comparisons, warnings)) => {
+                let (a_name, b_name) = (clean::line(view.a_name), clean::line(view.b_name));
+                let runs = text::Runs {
+                    a: &a,
+                    b: &b,
+                    a_name: &a_name,
+                    b_name: &b_name,
+                    comparisons: &comparisons,
+                    warnings: &warnings,
+                };
+                text::between(&runs, style)
+            }
+            Err(error) => format!("{}\n", clean::cannot_show(&error)),
+        }
     }
 }

@@ -2,26 +2,26 @@
 //! warnings, and how it was run.
 
 use tcptoll_model::experiments::column::Form;
-use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Arm, Comparison, Passport, Summary};
+use tcptoll_model::record::{Arm, Comparison, Passport};
 
 use crate::columns::{self, Column, Kind};
 use crate::number::{self, ABSENT};
-use crate::own::{Own, Passage};
+use crate::own::Passage;
+use crate::run::Run;
 use crate::{effect, figures, findings, points, published, rounds};
 
 /// The page of a cleaned summary.
-pub(crate) fn render(summary: &Summary, own: &Own) -> String {
+pub(crate) fn render(summary: &Run) -> String {
     let mut page = format!("### {}\n", escape(&summary.question));
-    for why in findings::invalid(summary, own) {
+    for why in findings::invalid(summary, summary.own) {
         page.push_str(&format!("\n**invalid: {}**\n", escape(&why)));
     }
     page.push_str(&format!("\n{}\n", escape(&summary.answer)));
-    for doubt in findings::verdict_on_run(summary, own) {
+    for doubt in findings::verdict_on_run(summary) {
         page.push_str(&format!("\n**{}**\n", escape(&doubt)));
     }
-    arms(&mut page, summary, own);
-    tables(&mut page, summary, own);
+    arms(&mut page, summary);
+    tables(&mut page, summary);
     comparisons(&mut page, summary);
     by_point(&mut page, summary);
     beside_published(&mut page, summary);
@@ -93,18 +93,18 @@ pub(crate) fn table(page: &mut String, heads: &[&str], left: &[usize], rows: &[V
 }
 
 /// The metric of the run with its interval, quantiles of latency, and how many succeeded.
-fn arms(page: &mut String, summary: &Summary, own: &Own) {
+fn arms(page: &mut String, summary: &Run) {
     let primary = figures::primary(summary);
     let metric = rounds::metric(summary)
         .filter(|metric| summary.arms.iter().any(|arm| rounds::measured(arm, metric).is_some()));
-    let name = metric.map(|metric| escape(&names::words_of_metric(metric)));
+    let name = metric.map(|metric| escape(&summary.specs.words_of_metric(metric)));
     let latency = ["p50", "p99", "max"].map(|q| format!("{} {q}", escape(&primary.name)));
     let tried = |arm: &Arm| arm.attempts > 0 || arm.failure.is_some();
     if metric.is_none() && !summary.arms.iter().any(tried) {
         return;
     }
     // What is not of operations stands in a table of its own.
-    let of_operations = own.answer.is_none_or(|answer| answer.histogram != primary.key);
+    let of_operations = summary.own.answer.is_none_or(|answer| answer.histogram != primary.key);
     let with_latency = of_operations
         && summary
             .arms
@@ -160,11 +160,11 @@ fn arms(page: &mut String, summary: &Summary, own: &Own) {
 }
 
 /// The tables of the experiment, or what it shows in their place; then what was computed before.
-fn tables(page: &mut String, summary: &Summary, own: &Own) {
+fn tables(page: &mut String, summary: &Run) {
     // What stands in the first table with its interval is not said again.
     let said = rounds::metric(summary);
     let tables = columns::tables(summary, Form::Markdown);
-    let passages = match own.markdown {
+    let passages = match summary.own.markdown {
         Some(passages) => passages(summary),
         None => tables.iter().map(|table| Passage::Table(table.id)).collect(),
     };
@@ -172,27 +172,27 @@ fn tables(page: &mut String, summary: &Summary, own: &Own) {
         match passage {
             Passage::Table(id) => {
                 if let Some(table) = tables.iter().find(|table| table.id == id) {
-                    of_columns(page, summary, own, &table.clone().without(said));
+                    of_columns(page, summary, &table.clone().without(said));
                 }
             }
             Passage::List(items) => list(page, &items),
         }
     }
-    for line in (own.forecasts)(&summary.arms) {
+    for line in (summary.own.forecasts)(&summary.arms) {
         page.push_str(&format!("\n{}\n", escape(&line)));
     }
 }
 
 /// The points of a merged record, and each comparison by point.
-fn by_point(page: &mut String, summary: &Summary) {
+fn by_point(page: &mut String, summary: &Run) {
     for c in summary.comparisons.iter().filter(|c| c.points.is_some()) {
-        let metric = names::words_of_metric(&c.metric);
+        let metric = summary.specs.words_of_metric(&c.metric);
         let title = format!("{metric}: {} against {}", c.a, c.b);
         page.push_str(&format!("\n**{}**\n", escape(&title)));
         let row = |c: &Comparison| {
             let [ratio, interval] = effect::ratio(c);
             let rounds = if c.points.is_some() { ABSENT.to_owned() } else { c.rounds.to_string() };
-            vec![effect::levels(&c.per), ratio, interval, rounds, effect::judged(c)]
+            vec![effect::levels(&c.per), ratio, interval, rounds, effect::judged(c, summary.specs)]
         };
         let rows: Vec<Vec<String>> = points::rows(c).iter().map(row).collect();
         table(page, &["point", "ratio", "95 % interval", "rounds", "verdict"], &[0, 4], &rows);
@@ -216,9 +216,9 @@ fn list(page: &mut String, items: &[String]) {
 }
 
 /// A row per arm; columns that none of them has are left out.
-fn of_columns(page: &mut String, summary: &Summary, own: &Own, of: &columns::Table) {
+fn of_columns(page: &mut String, summary: &Run, of: &columns::Table) {
     let arms: Vec<&Arm> = of.arms(summary).into_iter().map(|(_, arm)| arm).collect();
-    let text = |column: &Column, arm: &Arm| column.text(arm, own, Form::Markdown);
+    let text = |column: &Column, arm: &Arm| column.text(arm, summary.own, Form::Markdown);
     let filled = |column: &&Column| arms.iter().any(|arm| text(column, arm) != ABSENT);
     let columns: Vec<&Column> = of.parts.iter().flatten().filter(filled).collect();
     if columns.is_empty() {
@@ -237,21 +237,21 @@ fn of_columns(page: &mut String, summary: &Summary, own: &Own, of: &columns::Tab
     table(page, &heads, &left, &rows);
 }
 
-fn comparisons(page: &mut String, summary: &Summary) {
+fn comparisons(page: &mut String, summary: &Run) {
     let per = summary.comparisons.iter().any(|c| !c.per.is_empty());
     let row = |c: &tcptoll_model::record::Comparison| {
         let pair = effect::pair(summary, c);
         let [a, b] = if c.per.is_empty() { [c.a.clone(), c.b.clone()] } else { pair };
         let [ratio, interval] = effect::ratio(c);
         let absent = || ABSENT.to_owned();
-        let mut cells = vec![names::words_of_metric(&c.metric)];
+        let mut cells = vec![summary.specs.words_of_metric(&c.metric)];
         if per {
             cells.push(effect::levels(&c.per));
         }
         let interval = effect::no_interval(c).map_or(interval, str::to_owned);
         cells.extend([a, b, ratio, interval]);
         cells.push(effect::difference(c).unwrap_or_else(absent));
-        cells.push(effect::verdict(c));
+        cells.push(effect::verdict(c, summary.specs));
         cells
     };
     let rows: Vec<Vec<String>> = summary.comparisons.iter().map(row).collect();
@@ -269,7 +269,7 @@ fn comparisons(page: &mut String, summary: &Summary) {
     }
 }
 
-fn beside_published(page: &mut String, summary: &Summary) {
+fn beside_published(page: &mut String, summary: &Run) {
     let rows: Vec<Vec<String>> = published::of(summary)
         .into_iter()
         .map(|row| {
@@ -288,7 +288,7 @@ fn beside_published(page: &mut String, summary: &Summary) {
 }
 
 /// Causes, advice and warnings as a list.
-fn findings(page: &mut String, summary: &Summary) {
+fn findings(page: &mut String, summary: &Run) {
     let of = |arm: &str| if summary.arms.len() > 1 { format!(" ({arm})") } else { String::new() };
     let mut items: Vec<String> = Vec::new();
     items.extend(findings::causes(summary).into_iter().map(|(c, others)| {
@@ -308,7 +308,7 @@ fn findings(page: &mut String, summary: &Summary) {
 }
 
 /// Command, place, machine and version.
-fn how(page: &mut String, summary: &Summary) {
+fn how(page: &mut String, summary: &Run) {
     let (client, server) = figures::machines(summary);
     let machines: Vec<String> = [Some(client), server].into_iter().flatten().map(machine).collect();
     let mut place = figures::place(summary);

@@ -1,47 +1,48 @@
 //! What may an experiment show beyond its tables? The interface between common code, which names no
 //! experiment, and `experiments`, where each fills in what is its own.
 
-use tcptoll_model::record::{Arm, HistogramSummary, Summary};
+use tcptoll_model::record::{Arm, HistogramSummary};
 
 use crate::layout::Lines;
+use crate::run::Run;
 use crate::svg::Both;
 
 /// The parts of an experiment's own; [`NONE`] has none of them.
 #[derive(Clone, Copy)]
-pub(crate) struct Own {
+pub struct Own {
     /// Cells of columns whose words are found here: the column's key and the arm.
-    pub(crate) words: fn(&str, &Arm) -> Option<String>,
+    pub words: fn(&str, &Arm) -> Option<String>,
     /// Lines before the answer: what was computed before the run.
-    pub(crate) forecasts: fn(&[Arm]) -> Vec<String>,
+    pub forecasts: fn(&[Arm]) -> Vec<String>,
     /// That operations failed, in a sentence.
-    pub(crate) failed: Option<fn(Failed) -> String>,
+    pub failed: Option<fn(Failed) -> String>,
     /// The words with which an answer states what failed, of an arm in which nothing succeeded.
-    pub(crate) answer_has_failures: Option<&'static str>,
+    pub answer_has_failures: Option<&'static str>,
     /// What the distribution of the answer is of, where it is not of operations.
-    pub(crate) answer: Option<&'static Answer>,
+    pub answer: Option<&'static Answer>,
     /// Successes and attempts of the operations that a distribution is of, where they are not all.
-    pub(crate) part: fn(&Arm, &str) -> Option<(u64, u64)>,
+    pub part: fn(&Arm, &str) -> Option<(u64, u64)>,
     /// What an arm counted that is not as it should be.
-    pub(crate) trouble: fn(&Arm) -> Option<String>,
+    pub trouble: fn(&Arm) -> Option<String>,
     /// What an arm counted, a label and a figure each, for the page.
-    pub(crate) counted: fn(&Arm) -> Vec<[String; 2]>,
+    pub counted: fn(&Arm) -> Vec<[String; 2]>,
     /// Whether the page lists every metric of an arm, as the table has no room for all.
-    pub(crate) lists_metrics: bool,
+    pub lists_metrics: bool,
     /// The terminal's figures, in place of the tables one after another; the width is given.
-    pub(crate) text: Option<fn(&Summary, usize) -> Vec<Block>>,
+    pub text: Option<fn(&Run, usize) -> Vec<Block>>,
     /// What the terminal shows after the figures; the width is given.
-    pub(crate) text_after: fn(&Summary, usize) -> Vec<Block>,
+    pub text_after: fn(&Run, usize) -> Vec<Block>,
     /// Markdown's tables, in place of all one after another.
-    pub(crate) markdown: Option<fn(&Summary) -> Vec<Passage>>,
+    pub markdown: Option<fn(&Run) -> Vec<Passage>>,
     /// The picture that the page begins with, unless the run has rounds.
-    pub(crate) picture: fn(&Summary) -> Option<Picture>,
+    pub picture: fn(&Run) -> Option<Picture>,
     /// Whether that picture shows the metric of the run over the levels of a factor: then it stands in
     /// place of the common one, and the page begins with it in a run with rounds too.
-    pub(crate) leads: fn(&Summary) -> bool,
+    pub leads: fn(&Run) -> bool,
     /// Sections of the page after the figures.
-    pub(crate) sections: fn(&Summary) -> Vec<Section>,
+    pub sections: fn(&Run) -> Vec<Section>,
     /// Sections of the page after the warnings.
-    pub(crate) details: fn(&Summary) -> Vec<Section>,
+    pub details: fn(&Run) -> Vec<Section>,
 }
 
 /// Nothing beyond the tables.
@@ -66,31 +67,31 @@ pub(crate) const NONE: Own = Own {
 
 /// How many operations failed; some succeeded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Failed {
+pub struct Failed {
     /// Operations that failed; above 0.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// Operations begun.
-    pub(crate) tried: u64,
+    pub tried: u64,
 }
 
 /// The words for a distribution that is not of operations.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
+pub struct Answer {
     /// The distribution.
-    pub(crate) histogram: &'static str,
+    pub histogram: &'static str,
     /// Values that there are, and that there could be.
-    pub(crate) of: fn(&Arm) -> Option<(u64, u64)>,
+    pub of: fn(&Arm) -> Option<(u64, u64)>,
     /// What its axis shows.
-    pub(crate) share: &'static str,
+    pub share: &'static str,
     /// What became of the others.
-    pub(crate) never: &'static str,
+    pub never: &'static str,
     /// What is to be seen of one arm, in a sentence.
-    pub(crate) caption: fn(&HistogramSummary) -> String,
+    pub caption: fn(&HistogramSummary) -> String,
 }
 
 /// What a colour stands for; the words say it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub enum Tone {
     Plain,
     Strong,
     Dim,
@@ -102,7 +103,7 @@ pub(crate) enum Tone {
 }
 
 /// A piece of text on the terminal.
-pub(crate) enum Block {
+pub enum Block {
     /// An empty line, unless there is one.
     Blank,
     /// A line of pieces.
@@ -120,7 +121,7 @@ pub(crate) enum Block {
 }
 
 /// A piece of Markdown.
-pub(crate) enum Passage {
+pub enum Passage {
     /// The experiment's table of this id.
     Table(&'static str),
     /// A list.
@@ -129,34 +130,34 @@ pub(crate) enum Passage {
 
 /// A picture with its caption.
 #[derive(Clone, Debug)]
-pub(crate) struct Picture {
+pub struct Picture {
     /// Both forms.
-    pub(crate) both_svg: Both,
+    pub both_svg: Both,
     /// One sentence that says what to see.
-    pub(crate) caption: String,
+    pub caption: String,
     /// Places of the arms in it, whose colours are named above it.
-    pub(crate) drawn: Vec<usize>,
+    pub drawn: Vec<usize>,
 }
 
 /// A line beside the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
+pub struct Note {
     /// What it says.
-    pub(crate) text: String,
+    pub text: String,
     /// Whether it is a doubt or a fault: a bound that did not hold, a death never known.
-    pub(crate) bad: bool,
+    pub bad: bool,
 }
 
 /// A section of the page.
-pub(crate) struct Section {
+pub struct Section {
     /// Its heading.
-    pub(crate) title: &'static str,
+    pub title: &'static str,
     /// What stands below.
-    pub(crate) items: Vec<Item>,
+    pub items: Vec<Item>,
 }
 
 /// A piece of a section.
-pub(crate) enum Item {
+pub enum Item {
     /// The experiment's table of this id under this heading, which may be empty.
     Table(&'static str, &'static str),
     /// The leading picture of the experiment, unless the page began with it.

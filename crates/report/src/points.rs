@@ -1,22 +1,22 @@
 //! What do the vantage points of a merged record show? Each point as a row that tables and pictures of comparisons
 //! can draw, the points themselves, and what is to be said about them.
 
-use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Comparison, OverPoints, Passport, Point, PointRatio, Summary};
+use tcptoll_model::record::{Comparison, OverPoints, Passport, Point, PointRatio};
 
 use crate::number::{self, ABSENT};
+use crate::run::Run;
 use crate::{figures, rounds};
 
 /// Points that a text lists; a page has all.
 pub(crate) const LISTED: usize = 20;
 
 /// Whether figures and comparisons are over points: of a load that the points shared, they are over rounds.
-pub(crate) fn are_units(summary: &Summary) -> bool {
+pub(crate) fn are_units(summary: &Run) -> bool {
     summary.points.as_ref().is_some_and(|points| points.split.is_none())
 }
 
 /// How the points shared a load, a sentence each.
-pub(crate) fn about_split(summary: &Summary) -> Vec<String> {
+pub(crate) fn about_split(summary: &Run) -> Vec<String> {
     let Some(split) = summary.points.as_ref().and_then(|points| points.split.as_ref()) else {
         return Vec::new();
     };
@@ -136,14 +136,14 @@ pub(crate) fn notes(c: &Comparison) -> Vec<String> {
 }
 
 /// Heads and rows of the points: name, figures of the arms in the primary metric, rounds, state, machine.
-pub(crate) fn table(summary: &Summary) -> Option<(Vec<String>, Vec<Vec<String>>)> {
+pub(crate) fn table(summary: &Run) -> Option<(Vec<String>, Vec<Vec<String>>)> {
     let points = summary.points.as_ref()?;
     let metric = rounds::metric(summary);
     let arms: Vec<&str> = summary.arms.iter().map(|arm| arm.name.as_str()).collect();
     let mut heads = vec!["point".to_owned()];
     if let Some(metric) = metric {
         let unit = rounds::unit(summary, metric);
-        let words = names::words_of_metric(metric);
+        let words = summary.specs.words_of_metric(metric);
         heads.extend(arms.iter().map(|arm| {
             let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
             format!("{arm}: {words}{unit}")

@@ -1,8 +1,8 @@
 //! Published figures beside ours.
 
-use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Arm, Comparison, Published, Summary};
+use tcptoll_model::record::{Arm, Comparison, Published};
 
+use crate::run::Run;
 use crate::{effect, figures, number, rounds};
 
 /// A published figure beside ours.
@@ -39,13 +39,13 @@ impl Beside<'_> {
 }
 
 /// What was published for a metric of an arm, above 0.
-pub(crate) fn figure<'a>(summary: &'a Summary, arm: &str, metric: &str) -> Option<&'a Published> {
+pub(crate) fn figure<'a>(summary: &'a Run, arm: &str, metric: &str) -> Option<&'a Published> {
     let of = |p: &&Published| p.arm == arm && p.metric == metric;
     summary.published.iter().find(of).filter(|p| p.value.is_finite() && p.value > 0.0)
 }
 
 /// The ratio of the published figures of a comparison's arms, and where the first is from.
-pub(crate) fn ratio<'a>(summary: &'a Summary, c: &Comparison) -> Option<(f64, &'a str)> {
+pub(crate) fn ratio<'a>(summary: &'a Run, c: &Comparison) -> Option<(f64, &'a str)> {
     let [a, b] = [&c.a, &c.b].map(|arm| figure(summary, arm, &c.metric));
     let (a, b) = (a?, b?);
     let ratio = a.value / b.value;
@@ -53,21 +53,21 @@ pub(crate) fn ratio<'a>(summary: &'a Summary, c: &Comparison) -> Option<(f64, &'
 }
 
 /// Published figures beside ours, in the order of the study; then the ratios of those that are compared.
-pub(crate) fn of(summary: &Summary) -> Vec<Beside<'_>> {
+pub(crate) fn of(summary: &Run) -> Vec<Beside<'_>> {
     let figures = summary.published.iter().map(|p| figures_of(summary, p));
     let ratios = summary.comparisons.iter().filter_map(|c| ratio_of(summary, c));
     figures.chain(ratios).collect()
 }
 
 /// A comparison beside the ratio of what was published.
-fn ratio_of<'a>(summary: &'a Summary, c: &Comparison) -> Option<Beside<'a>> {
+fn ratio_of<'a>(summary: &'a Run, c: &Comparison) -> Option<Beside<'a>> {
     let (theirs, source) = ratio(summary, c)?;
     let [a, b] = effect::pair(summary, c);
     let per = effect::levels(&c.per);
     let per = if per.is_empty() { per } else { format!(", {per}") };
     Some(Beside {
         arm: format!("{}{per}", effect::slash(&a, &b)),
-        metric: format!("ratio of {}", names::words_of_metric(&c.metric)),
+        metric: format!("ratio of {}", summary.specs.words_of_metric(&c.metric)),
         ours: c.ratio.map_or_else(|| number::ABSENT.to_owned(), |_| effect::ratio(c)[0].clone()),
         interval: Some(
             effect::no_interval(c).map_or_else(|| effect::ratio(c)[1].clone(), str::to_owned),
@@ -80,14 +80,16 @@ fn ratio_of<'a>(summary: &'a Summary, c: &Comparison) -> Option<Beside<'a>> {
     })
 }
 
-fn figures_of<'a>(summary: &'a Summary, p: &'a Published) -> Beside<'a> {
+fn figures_of<'a>(summary: &'a Run, p: &'a Published) -> Beside<'a> {
     let arm = summary.arms.iter().find(|arm| arm.name == p.arm);
     let ours = arm.and_then(|arm| figures::value_of(arm, &p.metric));
-    let unit = ours
-        .map_or_else(|| names::unit_of_metric(&summary.experiment, &p.metric), |(_, unit)| unit);
+    let unit = ours.map_or_else(
+        || summary.specs.unit_of_metric(&summary.experiment, &p.metric),
+        |(_, unit)| unit,
+    );
     Beside {
         arm: p.arm.clone(),
-        metric: names::words_of_metric(&p.metric),
+        metric: summary.specs.words_of_metric(&p.metric),
         ours: ours.map_or_else(
             || number::ABSENT.to_owned(),
             |(value, _)| with_sd(value, p.sd.and(sd_of_rounds(arm, &p.metric)), unit),
@@ -132,6 +134,8 @@ pub(crate) fn about_sd(rows: &[Beside<'_>]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use tcptoll_model::record::Summary;
+
     use super::*;
 
     #[test]
@@ -171,11 +175,11 @@ mod tests {
             ..Comparison::default()
         };
         let unpublished = Comparison { a: "window 512K".into(), ..comparison.clone() };
-        let summary = Summary {
+        let summary = Run::from(Summary {
             published: vec![published("window 2K", 43e6), published("window 4M", 117.75e6)],
             comparisons: vec![comparison, unpublished],
             ..Summary::default()
-        };
+        });
         let rows = of(&summary);
         assert_eq!(rows.len(), 3, "two figures, and one ratio of both");
         assert_eq!(rows[2].arm, "window 2K / 4M");

@@ -2,13 +2,13 @@
 //! the run ended, and what came before it.
 
 pub(crate) use tcptoll_model::experiments::column::metric_of as metric;
-use tcptoll_model::experiments::names;
 use tcptoll_model::experiments::spec::Noun;
-use tcptoll_model::record::{Arm, Round, Summary};
+use tcptoll_model::record::{Arm, Round};
 use tcptoll_model::units::parse_size;
 
 use crate::figures;
 use crate::number::{self, Estimate};
+use crate::run::Run;
 
 /// A metric of an arm.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Measured<'a> {
 }
 
 /// A metric of each arm, in the reader's unit, which is the same for all.
-pub(crate) fn estimates(summary: &Summary, metric: &str) -> Vec<Option<Estimate>> {
+pub(crate) fn estimates(summary: &Run, metric: &str) -> Vec<Option<Estimate>> {
     let figures: Vec<_> =
         summary.arms.iter().map(|arm| measured(arm, metric).map(|m| (m.value, m.ci95))).collect();
     Estimate::column(&figures, unit(summary, metric))
@@ -43,13 +43,13 @@ pub(crate) fn measured<'a>(arm: &'a Arm, metric: &str) -> Option<Measured<'a>> {
 }
 
 /// Unit of a metric: that of the first arm that has it, or else the one in its name.
-pub(crate) fn unit<'a>(summary: &'a Summary, metric: &str) -> &'a str {
+pub(crate) fn unit<'a>(summary: &'a Run, metric: &str) -> &'a str {
     let known = summary.arms.iter().find_map(|arm| measured(arm, metric));
-    known.map_or_else(|| names::unit_of_metric(&summary.experiment, metric), |m| m.unit)
+    known.map_or_else(|| summary.specs.unit_of_metric(&summary.experiment, metric), |m| m.unit)
 }
 
 /// Whether there is anything to show in order of running.
-pub(crate) fn any(summary: &Summary) -> bool {
+pub(crate) fn any(summary: &Run) -> bool {
     summary.arms.iter().any(|arm| !arm.rounds.is_empty())
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn counted(round: &Round, metric: &str) -> Option<f64> {
 }
 
 /// Least and greatest value of all rounds that count.
-pub(crate) fn range(summary: &Summary, metric: &str) -> Option<(f64, f64)> {
+pub(crate) fn range(summary: &Run, metric: &str) -> Option<(f64, f64)> {
     let values = summary.arms.iter().flat_map(|arm| &arm.rounds);
     values.filter_map(|round| counted(round, metric)).fold(None, |range, value| match range {
         None => Some((value, value)),
@@ -73,7 +73,7 @@ const DECADES: f64 = 20.0;
 
 /// How many neighbouring rounds share a mark, so that no arm has more than `columns` of them; 1 at
 /// least.
-pub(crate) fn per_mark(summary: &Summary, columns: usize) -> usize {
+pub(crate) fn per_mark(summary: &Run, columns: usize) -> usize {
     let most = summary.arms.iter().map(|arm| arm.rounds.len()).max().unwrap_or(0);
     most.div_ceil(columns.max(1)).max(1)
 }
@@ -111,7 +111,7 @@ pub(crate) fn sparkline(
 }
 
 /// Why the run ended, and what does not count: `Stopped after 11 rounds, 41 s: … .`
-pub(crate) fn ending(summary: &Summary) -> Option<String> {
+pub(crate) fn ending(summary: &Run) -> Option<String> {
     let rounds = summary.rounds.as_ref()?;
     let done = figures::plural(u64::from(rounds.done), "round");
     let of = if rounds.done < rounds.most {
@@ -164,7 +164,7 @@ pub(crate) fn warmup(arm: &Arm, noun: Noun, answers: &[&str]) -> Option<String> 
 }
 
 /// Rounds that do not count, each with its arm and reason.
-pub(crate) fn left_out(summary: &Summary) -> Vec<[String; 4]> {
+pub(crate) fn left_out(summary: &Run) -> Vec<[String; 4]> {
     let of = |arm: &Arm| {
         let rows = arm.rounds.iter().filter_map(|round| {
             Some([

@@ -28,7 +28,7 @@ impl Screen {
 
 /// A picture, drawn for both screens; CSS shows one.
 #[derive(Clone, Debug)]
-pub(crate) struct Both {
+pub struct Both {
     label: String,
     wide: Svg,
     narrow: Svg,

@@ -18,6 +18,7 @@ use tcptoll_model::experiments::options::is_over_ssh;
 use tcptoll_model::record::Summary;
 use tcptoll_model::stop::Target;
 use tcptoll_model::study::Study;
+use tcptoll_report::REPORTS;
 
 use crate::cli::{Format, OutputArgs};
 use crate::exit::{Status, say};
@@ -297,7 +298,7 @@ fn stored(run: &Run) -> String {
 /// Prints a summary on stdout.
 pub fn print(summary: &Summary, record: Option<&Path>, format: Format) -> anyhow::Result<()> {
     let text = match format {
-        Format::Text => tcptoll_report::text(summary, record, screen::style()),
+        Format::Text => REPORTS.text(summary, record, screen::style()),
         Format::Json => serde_json::to_string(summary)? + "\n",
     };
     stdout::print(&text, format)?;
@@ -306,7 +307,7 @@ pub fn print(summary: &Summary, record: Option<&Path>, format: Format) -> anyhow
 
 /// Writes the HTML report.
 pub fn write_html(summary: &Summary, path: &Path) -> anyhow::Result<()> {
-    write_own(path, &tcptoll_report::html(summary), Mark::Markup)
+    write_own(path, &REPORTS.html(summary), Mark::Markup)
         .with_context(|| format!("--html {}", path.display()))
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tcptoll_model::experiments::names;
+use tcptoll_model::experiments::SPECS;
 use tcptoll_model::record::{
     Arm, Comparison, Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Rounds, Summary,
     Trial, Verdict, WarningEntry,
@@ -297,7 +297,7 @@ fn capital(text: &str) -> String {
 /// What the comparisons say, in a sentence before the experiment's own.
 fn verdicts(comparisons: &[Comparison]) -> String {
     if let [c] = comparisons {
-        let metric = names::words_of_metric(&c.metric);
+        let metric = SPECS.words_of_metric(&c.metric);
         let (a, b, margin) = (&c.a, &c.b, stop::percent(c.margin));
         let has = match (c.ratio, c.ci95) {
             (Some(ratio), Some([low, high])) => {
@@ -332,7 +332,7 @@ fn verdicts(comparisons: &[Comparison]) -> String {
             (Some(ratio), None) => format!("{} {}×, {}", c.a, times(ratio), c.verdict),
             _ => format!("{}, {}", c.a, c.verdict),
         };
-        let metric = capital(&names::words_of_metric(&one.metric));
+        let metric = capital(&SPECS.words_of_metric(&one.metric));
         return format!("{metric} relative to {}: {}; {}.", one.b, each(one), each(two));
     }
     let count = |verdict| comparisons.iter().filter(|c| c.verdict == verdict).count();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tcptoll_model::compare::points::ROUNDS_OF_A_POINT;
 use tcptoll_model::compare::{PointTrials, over_points};
-use tcptoll_model::experiments::names;
+use tcptoll_model::experiments::SPECS;
 use tcptoll_model::record::{
     Arm, Comparison, Merged, Missing, NotMerged, OverPoints, PointRatio, RECORD_VERSION, Summary,
     Trial, Verdict, WarningEntry,
@@ -214,7 +214,7 @@ fn as_rounds(own: &[Summary], left_out: &[Option<String>]) -> Vec<Trial> {
 /// What a comparison over points says, in one or two sentences.
 fn sentence_of_points(c: &Comparison) -> String {
     let Some(points) = &c.points else { return String::new() };
-    let metric = names::words_of_metric(&c.metric);
+    let metric = SPECS.words_of_metric(&c.metric);
     let (a, b, n) = (&c.a, &c.b, c.rounds);
     let counted = if n == 1 { "1 point".to_owned() } else { format!("{n} points") };
     let own = own_verdicts(points);

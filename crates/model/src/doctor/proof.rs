@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::experiments::{self, spec::Better};
+use crate::experiments::names::Specs;
+use crate::experiments::spec::{Better, Spec};
 use crate::record::{Arm, Comparison, Summary, Verdict};
 use crate::units::human_count;
 
@@ -97,7 +98,7 @@ pub struct ProvenFix {
 }
 
 /// What a run of a proof's study says: every comparison is of a fix with the fault.
-pub fn judge(summary: &Summary) -> (ProofVerdict, Vec<ProofArm>, Vec<ProvenFix>) {
+pub fn judge(summary: &Summary, specs: Specs) -> (ProofVerdict, Vec<ProofArm>, Vec<ProvenFix>) {
     let metric = summary.primary_metric.as_deref().unwrap_or_default();
     let arms: Vec<ProofArm> = summary
         .arms
@@ -109,8 +110,11 @@ pub fn judge(summary: &Summary) -> (ProofVerdict, Vec<ProofArm>, Vec<ProvenFix>)
             failed: failed(arm),
         })
         .collect();
-    let fixes: Vec<ProvenFix> =
-        summary.comparisons.iter().map(|one| fix(summary, &arms, one)).collect();
+    let fixes: Vec<ProvenFix> = summary
+        .comparisons
+        .iter()
+        .map(|one| fix(specs.find(&summary.experiment), &arms, one))
+        .collect();
     let shown = summary.valid && !summary.partial && fixes.iter().any(|fix| fix.works);
     let verdict = if shown { ProofVerdict::Shown } else { ProofVerdict::NotShown };
     (verdict, arms, fixes)
@@ -120,8 +124,9 @@ fn failed(arm: &Arm) -> u64 {
     arm.errors.values().sum()
 }
 
-fn fix(summary: &Summary, arms: &[ProofArm], of: &Comparison) -> ProvenFix {
-    let better = match direction(&summary.experiment, &of.metric) {
+fn fix(spec: Option<&Spec>, arms: &[ProofArm], of: &Comparison) -> ProvenFix {
+    let metric = spec.and_then(|spec| spec.metrics.iter().find(|one| one.name == of.metric));
+    let better = match metric.map(|metric| metric.better) {
         Some(Better::Lower) => of.verdict == Verdict::Lower,
         Some(Better::Higher) => of.verdict == Verdict::Higher,
         Some(Better::Neither) | None => false,
@@ -144,12 +149,6 @@ fn fix(summary: &Summary, arms: &[ProofArm], of: &Comparison) -> ProvenFix {
     }
 }
 
-/// In which direction a metric gets better.
-pub(super) fn direction(experiment: &str, metric: &str) -> Option<Better> {
-    let spec = experiments::find(experiment)?;
-    spec.metrics.iter().find(|one| one.name == metric).map(|one| one.better)
-}
-
 /// `Failures: 570 of 876 (as it is), 0 of 876 (fixed).`; empty where nothing failed.
 pub fn failures(arms: &[ProofArm]) -> String {
     if arms.iter().all(|arm| arm.failed == 0) {
@@ -168,6 +167,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::experiments::SPECS;
 
     fn arm(name: &str, attempts: u64, failed: u64) -> Arm {
         let errors = BTreeMap::from([("timeout".to_owned(), failed)]);
@@ -176,7 +176,8 @@ mod tests {
 
     fn summary(metric: &str, verdict: Verdict, failed: [u64; 2]) -> Summary {
         Summary {
-            experiment: experiments::ALL
+            experiment: SPECS
+                .0
                 .iter()
                 .find(|spec| spec.metrics.iter().any(|one| one.name == metric))
                 .unwrap()
@@ -200,25 +201,26 @@ mod tests {
 
     #[test]
     fn a_fix_is_shown_where_its_metric_is_better_by_more_than_the_margin() {
-        let (verdict, arms, fixes) = judge(&summary("connect_us_mean", Verdict::Lower, [50, 0]));
+        let (verdict, arms, fixes) =
+            judge(&summary("connect_us_mean", Verdict::Lower, [50, 0]), SPECS);
         assert_eq!(verdict, ProofVerdict::Shown);
         assert_eq!((arms[0].attempts, arms[0].failed, arms[1].failed), (100, 50, 0));
         assert_eq!((fixes[0].low, fixes[0].high, fixes[0].works), (Some(0.4), Some(0.6), true));
         for verdict in [Verdict::Higher, Verdict::NotEnough, Verdict::NoDifference] {
-            let (not, _, _) = judge(&summary("connect_us_mean", verdict, [50, 0]));
+            let (not, _, _) = judge(&summary("connect_us_mean", verdict, [50, 0]), SPECS);
             assert_eq!(not, ProofVerdict::NotShown, "{verdict}");
         }
-        let (verdict, _, _) = judge(&summary("requests_per_s", Verdict::Higher, [0, 0]));
+        let (verdict, _, _) = judge(&summary("requests_per_s", Verdict::Higher, [0, 0]), SPECS);
         assert_eq!(verdict, ProofVerdict::Shown, "more is better");
-        let (verdict, _, _) = judge(&summary("client_time_wait", Verdict::Lower, [0, 0]));
+        let (verdict, _, _) = judge(&summary("client_time_wait", Verdict::Lower, [0, 0]), SPECS);
         assert_eq!(verdict, ProofVerdict::NotShown, "neither is better");
     }
 
     #[test]
     fn a_fix_that_makes_a_larger_share_fail_is_none() {
-        let (verdict, _, fixes) = judge(&summary("connect_us_mean", Verdict::Lower, [1, 3]));
+        let (verdict, _, fixes) = judge(&summary("connect_us_mean", Verdict::Lower, [1, 3]), SPECS);
         assert_eq!((verdict, fixes[0].works), (ProofVerdict::NotShown, false));
-        let (verdict, _, _) = judge(&summary("connect_us_mean", Verdict::Lower, [1, 2]));
+        let (verdict, _, _) = judge(&summary("connect_us_mean", Verdict::Lower, [1, 2]), SPECS);
         assert_eq!(verdict, ProofVerdict::Shown, "the same share");
     }
 
@@ -226,17 +228,17 @@ mod tests {
     fn a_run_that_is_not_valid_or_not_whole_shows_nothing() {
         let mut run = summary("connect_us_mean", Verdict::Lower, [0, 0]);
         run.valid = false;
-        assert_eq!(judge(&run).0, ProofVerdict::NotShown);
+        assert_eq!(judge(&run, SPECS).0, ProofVerdict::NotShown);
         run = summary("connect_us_mean", Verdict::Lower, [0, 0]);
         run.partial = true;
-        assert_eq!(judge(&run).0, ProofVerdict::NotShown);
+        assert_eq!(judge(&run, SPECS).0, ProofVerdict::NotShown);
     }
 
     #[test]
     fn failures_are_said_where_there_are_any() {
-        let (_, arms, _) = judge(&summary("connect_us_mean", Verdict::Lower, [50, 0]));
+        let (_, arms, _) = judge(&summary("connect_us_mean", Verdict::Lower, [50, 0]), SPECS);
         assert_eq!(failures(&arms), "Failures: 50 of 100 (as it is), 0 of 200 (fixed).");
-        let (_, arms, _) = judge(&summary("connect_us_mean", Verdict::Lower, [0, 0]));
+        let (_, arms, _) = judge(&summary("connect_us_mean", Verdict::Lower, [0, 0]), SPECS);
         assert_eq!(failures(&arms), "");
     }
 }

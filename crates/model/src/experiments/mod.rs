@@ -21,6 +21,7 @@ pub mod time_wait;
 pub mod visitors;
 pub mod worker_pool;
 
+use self::names::Specs;
 use self::spec::Spec;
 
 /// Every experiment, in alphabetical order.
@@ -38,11 +39,12 @@ pub const ALL: &[&Spec] = &[
     &worker_pool::SPEC,
 ];
 
-/// The experiment of this name.
-///
-/// None: this build does not know it; a newer one may have made the record.
+/// The same, to be asked by name.
+pub const SPECS: Specs = Specs(ALL);
+
+/// The experiment of this name, as of [`Specs::find`].
 pub fn find(name: &str) -> Option<&'static Spec> {
-    ALL.iter().copied().find(|spec| spec.name == name)
+    SPECS.find(name)
 }
 
 #[cfg(test)]
@@ -96,6 +98,25 @@ mod tests {
                         assert!(spec.option(other).is_some(), "{name}: {other}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_has_one_meaning_in_all_experiments() {
+        for spec in ALL {
+            for known in spec.metrics {
+                let first = SPECS.metric(known.name).unwrap();
+                assert_eq!(
+                    (first.words, first.better),
+                    (known.words, known.better),
+                    "{}",
+                    spec.name
+                );
+                assert_eq!(SPECS.unit_of_metric(spec.name, known.name), known.unit);
+            }
+            for known in spec.histograms {
+                assert_eq!(SPECS.histogram(known.name), Some(*known), "{}", spec.name);
             }
         }
     }

@@ -3,13 +3,10 @@
 use tcptoll_model::doctor::Examination;
 
 use super::view;
-use crate::html::Frame;
+use crate::html::{COPY, Frame};
 
-const FRAME: Frame = Frame {
-    content: include_str!("page.html"),
-    style: include_str!("page.css"),
-    script: include_str!("page.js"),
-};
+const FRAME: Frame =
+    Frame { content: include_str!("page.html"), style: include_str!("page.css"), script: COPY };
 
 /// The page of a cleaned examination; `original` is embedded as data.
 pub(crate) fn render(

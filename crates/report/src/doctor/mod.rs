@@ -7,5 +7,37 @@ mod text;
 mod view;
 mod words;
 
-pub(crate) use html::render as html;
-pub(crate) use text::{proof as proof_text, render as text};
+use tcptoll_model::doctor::{Examination, Proof};
+
+use crate::html::cannot_show;
+use crate::{TextStyle, clean};
+
+/// An examination for a terminal: what was looked at, what is wrong, what to type.
+///
+/// `provable` names the findings that `--prove` can re-create. As the text of a run, it ends with a line feed
+/// and holds no control character of the machine's own.
+#[must_use]
+pub fn examination_text(examination: &Examination, provable: &[&str], style: TextStyle) -> String {
+    match clean::of(examination) {
+        Ok(clean) => text::render(&clean, provable, style),
+        Err(error) => format!("{}\n", clean::cannot_show(&error)),
+    }
+}
+
+/// What the lab showed of a finding, for a terminal, as [`examination_text`].
+#[must_use]
+pub fn proof_text(proof: &Proof, style: TextStyle) -> String {
+    match clean::of(proof) {
+        Ok(clean) => text::proof(&clean, style),
+        Err(error) => format!("{}\n", clean::cannot_show(&error)),
+    }
+}
+
+/// An examination as one self-contained HTML file, as the page of a run.
+#[must_use]
+pub fn examination_html(examination: &Examination, provable: &[&str]) -> String {
+    match clean::of(examination) {
+        Ok(clean) => html::render(&clean, examination, provable),
+        Err(error) => cannot_show(&error),
+    }
+}

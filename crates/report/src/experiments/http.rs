@@ -3,10 +3,11 @@
 
 use tcptoll_model::experiments::http::columns::time_wait;
 use tcptoll_model::ports::PortForecast;
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::Arm;
 
 use crate::number::{self, ABSENT};
 use crate::own::{Block, Failed, NONE, Own, Tone};
+use crate::run::Run;
 use crate::{clean, figures};
 
 /// Its parts.
@@ -65,7 +66,7 @@ fn by_status(arm: &Arm) -> Option<String> {
 }
 
 /// Responses by status of a single arm; of several, those of arms that have several statuses.
-fn responses(summary: &Summary, _width: usize) -> Vec<Block> {
+fn responses(summary: &Run, _width: usize) -> Vec<Block> {
     let labelled = |text: String| Block::Labelled("  responses".to_owned(), LABEL, text, Tone::Dim);
     let lines = match summary.arms.as_slice() {
         [arm] => by_status(arm).into_iter().map(labelled).collect(),
@@ -189,9 +190,11 @@ fn connections(arm: &Arm) -> Vec<[String; 2]> {
 
 #[cfg(test)]
 mod tests {
+    use tcptoll_model::record::Summary;
     use tcptoll_model::record::{Closing, Metric};
 
     use super::*;
+    use crate::REPORTS;
 
     fn arm(name: &str, by_client: u64, by_server: u64, text: &str) -> Arm {
         Arm {
@@ -239,7 +242,8 @@ mod tests {
         assert!(text.ends_with("· 4 with 4 other statuses"), "{text}");
         // Of several arms only those that need it.
         let one = with(&[("200", 60)]);
-        let lines = |arms: Vec<Arm>| responses(&Summary { arms, ..Summary::default() }, 80).len();
+        let run = |arms| REPORTS.cleaned(Summary { arms, ..Summary::default() });
+        let lines = |arms: Vec<Arm>| responses(&run(arms), 80).len();
         assert_eq!(lines(vec![one.clone()]), 2);
         assert_eq!((lines(vec![one.clone(), one.clone()]), lines(vec![one, two])), (0, 2));
     }

@@ -13,27 +13,24 @@ mod time_wait;
 mod visitors;
 mod worker_pool;
 
-use tcptoll_model::record::Summary;
+use tcptoll_model::experiments::SPECS;
 
-use crate::own::{NONE, Own};
+use crate::Reports;
 
-/// Experiments with parts of their own, by name.
-const ALL: &[(&str, &Own)] = &[
-    ("accept-queue", &queues::OWN),
-    ("connect", &connect::OWN),
-    ("http", &http::OWN),
-    ("keepalive", &keepalive::OWN),
-    ("messages", &messages::OWN),
-    ("page", &page::OWN),
-    ("stream", &stream::OWN),
-    ("syn-queue", &queues::OWN),
-    ("time-wait", &time_wait::OWN),
-    ("visitors", &visitors::OWN),
-    ("worker-pool", &worker_pool::OWN),
-];
-
-/// What the experiment of a run shows of its own.
-pub(crate) fn own(summary: &Summary) -> &'static Own {
-    let found = ALL.iter().find(|(name, _)| *name == summary.experiment);
-    found.map_or(&NONE, |(_, own)| own)
-}
+/// Reports of the experiments of this build.
+pub const REPORTS: Reports = Reports {
+    specs: SPECS,
+    own: &[
+        ("accept-queue", &queues::OWN),
+        ("connect", &connect::OWN),
+        ("http", &http::OWN),
+        ("keepalive", &keepalive::OWN),
+        ("messages", &messages::OWN),
+        ("page", &page::OWN),
+        ("stream", &stream::OWN),
+        ("syn-queue", &queues::OWN),
+        ("time-wait", &time_wait::OWN),
+        ("visitors", &visitors::OWN),
+        ("worker-pool", &worker_pool::OWN),
+    ],
+};

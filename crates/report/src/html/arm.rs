@@ -1,8 +1,9 @@
 //! What an arm is called and which colour it has, wherever it stands on the page.
 
 use serde::Serialize;
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::Arm;
 
+use crate::run::Run;
 use crate::svg::arm_class;
 
 /// A name with its colour.
@@ -30,6 +31,6 @@ pub(super) fn name(at: usize, arm: &Arm) -> ArmName {
 }
 
 /// Whatever `of` makes of each arm with its place.
-pub(super) fn each_arm<T>(summary: &Summary, of: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
+pub(super) fn each_arm<T>(summary: &Run, of: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
     summary.arms.iter().enumerate().filter_map(|(at, arm)| of(at, arm)).collect()
 }

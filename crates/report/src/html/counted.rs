@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use tcptoll_model::record::{Arm, LinkMeasured, Metric, Passport, Summary};
+use tcptoll_model::record::{Arm, LinkMeasured, Metric, Passport};
 
 use super::arm::ArmName;
 use crate::number::{self, ABSENT, Estimate};
 use crate::own::Own;
+use crate::run::Run;
 use crate::{figures, findings};
 
 /// What was counted of an arm.
@@ -122,7 +123,7 @@ fn notes(arm: &Arm, own: &Own) -> Vec<[String; 2]> {
 }
 
 /// The machine; of hosts of the user's each.
-pub(super) fn passport(summary: &Summary) -> Vec<[String; 2]> {
+pub(super) fn passport(summary: &Run) -> Vec<[String; 2]> {
     let (client, server) = figures::machines(summary);
     let mut rows = Vec::new();
     match server {

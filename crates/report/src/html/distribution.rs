@@ -3,13 +3,14 @@
 //! Cumulative, with an axis that stretches the slow tail: from one gridline to the next, nine of
 //! ten operations that were slower are left behind. A plain axis would hide p99 and beyond.
 
-use tcptoll_model::record::{Arm, HistogramSummary, Summary};
+use tcptoll_model::record::{Arm, HistogramSummary};
 use tcptoll_model::stats::histogram::Histogram;
 
 use super::plot::{self, Frame, Plot, Scale};
 use crate::figures::{self, Primary};
 use crate::number;
 use crate::own::{Answer, Own};
+use crate::run::Run;
 use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
 
 /// Points of a curve at most; with nine arms twice this is still a small file.
@@ -63,11 +64,11 @@ fn special(own: &Own, primary: &Primary) -> Option<&'static Answer> {
     own.answer.filter(|answer| answer.histogram == primary.key)
 }
 
-fn curves<'a>(summary: &'a Summary, primary: &Primary, own: &Own) -> Vec<Curve<'a>> {
+fn curves<'a>(summary: &'a Run, primary: &Primary) -> Vec<Curve<'a>> {
     let curve = |(at, arm): (usize, &'a Arm)| {
         let histogram = arm.histograms.get(&primary.key)?;
         let points = points(histogram);
-        let answered = answered(arm, own, primary);
+        let answered = answered(arm, summary.own, primary);
         let class = arm_class(at);
         is_drawn(arm, primary).then(|| Curve {
             class,
@@ -80,7 +81,7 @@ fn curves<'a>(summary: &'a Summary, primary: &Primary, own: &Own) -> Vec<Curve<'
     let mut curves: Vec<Curve<'a>> = summary.arms.iter().enumerate().filter_map(curve).collect();
     // With one arm there is room for what the network alone takes.
     if let [arm] = summary.arms.as_slice()
-        && special(own, primary).is_none()
+        && special(summary.own, primary).is_none()
         && let Some(histogram) = arm.histograms.get("rtt_us").filter(|h| h.count > 0)
     {
         let points = points(histogram);
@@ -96,9 +97,9 @@ pub(super) fn is_drawn(arm: &Arm, primary: &Primary) -> bool {
 }
 
 /// The picture, or `None` if no arm has the distribution.
-pub(super) fn picture(summary: &Summary, primary: &Primary, own: &Own) -> Option<Both> {
-    let of = special(own, primary);
-    let curves = curves(summary, primary, own);
+pub(super) fn picture(summary: &Run, primary: &Primary) -> Option<Both> {
+    let of = special(summary.own, primary);
+    let curves = curves(summary, primary);
     if curves.is_empty() {
         return None;
     }
@@ -192,7 +193,7 @@ fn draw_curve(plot: &mut Plot, curve: &Curve<'_>) {
 }
 
 /// One sentence that says what to see.
-pub(super) fn caption(summary: &Summary, primary: &Primary, own: &Own) -> String {
+pub(super) fn caption(summary: &Run, primary: &Primary) -> String {
     let of = |arm: &Arm| arm.histograms.get(&primary.key).and_then(figures::middle);
     let mut arms: Vec<(&str, f64)> =
         summary.arms.iter().filter_map(|arm| Some((arm.name.as_str(), of(arm)?))).collect();
@@ -205,7 +206,7 @@ pub(super) fn caption(summary: &Summary, primary: &Primary, own: &Own) -> String
     };
     match (arms.as_slice(), summary.arms.as_slice()) {
         ([], _) => "There are too few values to draw.".to_owned(),
-        ([_], [arm]) => one(arm, primary, special(own, primary)),
+        ([_], [arm]) => one(arm, primary, special(summary.own, primary)),
         ([(name, us)], _) => {
             format!("Only {name} has values. {at} {} is {}.", primary.name, number::time(*us))
         }

@@ -1,11 +1,11 @@
 //! Which arm is higher, and is it noise? Each comparison as a ratio with its 95 % interval against the
 //! margin, and 1 as the line of no difference.
 
-use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Comparison, Summary, Verdict};
+use tcptoll_model::record::{Comparison, Verdict};
 
 use super::plot::{Frame, Plot, Scale};
 use crate::effect::{self, Group};
+use crate::run::Run;
 use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
 use crate::{clean, figures, number, points, published};
 
@@ -17,6 +17,10 @@ struct Row<'a> {
     /// Place of its first arm, for the colour.
     arm: usize,
     c: &'a Comparison,
+    /// As of [`effect::judgement`].
+    judgement: Option<&'static str>,
+    /// The comparison in words.
+    sentence: String,
     ratio: f64,
     /// Of a vantage point there may be a ratio alone.
     ci95: Option<[f64; 2]>,
@@ -37,7 +41,7 @@ pub(super) struct Forest {
 }
 
 /// A picture per group of comparisons that has an interval to draw.
-pub(super) fn pictures(summary: &Summary) -> Vec<Forest> {
+pub(super) fn pictures(summary: &Run) -> Vec<Forest> {
     if points::are_units(summary) {
         return summary.comparisons.iter().filter_map(|c| of_points(summary, c)).collect();
     }
@@ -46,7 +50,7 @@ pub(super) fn pictures(summary: &Summary) -> Vec<Forest> {
 }
 
 /// A picture of the points of a comparison, from the lowest to the highest.
-fn of_points(summary: &Summary, c: &Comparison) -> Option<Forest> {
+fn of_points(summary: &Run, c: &Comparison) -> Option<Forest> {
     let rows = points::rows(c);
     let pair = Some([c.a.clone(), c.b.clone()]);
     let group = Group { metric: &c.metric, pair, rows: rows.iter().collect() };
@@ -58,12 +62,12 @@ fn of_points(summary: &Summary, c: &Comparison) -> Option<Forest> {
     Some(Forest { caption: format!("{} {notes}", forest.caption), title, ..forest })
 }
 
-fn picture(summary: &Summary, group: &Group<'_>, dots: bool) -> Option<Forest> {
+fn picture(summary: &Run, group: &Group<'_>, dots: bool) -> Option<Forest> {
     let rows = rows(summary, group, dots);
     if rows.is_empty() {
         return None;
     }
-    let title = title(group);
+    let title = title(summary, group);
     let label = format!("Ratios with their 95 % intervals: {title}");
     let shown = &rows[..rows.len().min(ROWS)];
     Some(Forest {
@@ -74,8 +78,8 @@ fn picture(summary: &Summary, group: &Group<'_>, dots: bool) -> Option<Forest> {
 }
 
 /// What a group compares, in words.
-pub(super) fn title(group: &Group<'_>) -> String {
-    let metric = figures::capital(&names::words_of_metric(group.metric));
+pub(super) fn title(summary: &Run, group: &Group<'_>) -> String {
+    let metric = figures::capital(&summary.specs.words_of_metric(group.metric));
     match &group.pair {
         Some([a, b]) => format!("{metric}: {a} against {b}"),
         None => metric,
@@ -83,7 +87,7 @@ pub(super) fn title(group: &Group<'_>) -> String {
 }
 
 /// `dots`: also what has no interval.
-fn rows<'a>(summary: &'a Summary, group: &Group<'a>, dots: bool) -> Vec<Row<'a>> {
+fn rows<'a>(summary: &'a Run, group: &Group<'a>, dots: bool) -> Vec<Row<'a>> {
     let row = |c: &&'a Comparison| {
         let ratio = c.ratio?;
         let ci95 = if dots { c.ci95 } else { Some(c.ci95?) };
@@ -97,16 +101,18 @@ fn rows<'a>(summary: &'a Summary, group: &Group<'a>, dots: bool) -> Vec<Row<'a>>
             effect::slash(&clean::shorten(&a, 24), &clean::shorten(&b, 24))
         };
         let published = published::ratio(summary, c);
-        drawable.then_some(Row { arm, c, ratio, ci95, published, label })
+        let judgement = effect::judgement(c, summary.specs);
+        let sentence = effect::sentence(c, summary.specs);
+        drawable.then_some(Row { arm, c, judgement, sentence, ratio, ci95, published, label })
     };
     group.rows.iter().filter_map(row).collect()
 }
 
 /// Comparisons that no picture shows, each in a line.
-pub(super) fn without_interval(summary: &Summary) -> Vec<String> {
+pub(super) fn without_interval(summary: &Run) -> Vec<String> {
     let line = |c: &Comparison| {
-        let metric = names::words_of_metric(&c.metric);
-        format!("{metric}, {} against {}: {}", c.a, c.b, effect::sentence(c))
+        let metric = summary.specs.words_of_metric(&c.metric);
+        format!("{metric}, {} against {}: {}", c.a, c.b, effect::sentence(c, summary.specs))
     };
     summary
         .comparisons
@@ -153,11 +159,10 @@ fn one(plot: &mut Plot, row: &Row<'_>, top: f64, screen: Screen) {
     let wide = screen == Screen::Wide;
     let y = if wide { top + 17.0 } else { top + 47.0 };
     let name = clean::shorten(&row.label, if wide { 42 } else { 46 });
-    svg.open(&arm_class(row.arm), &format!("{} against {}: {}", c.a, c.b, effect::sentence(c)));
-    let judgement = effect::judgement(c);
-    let verdict = judgement.map_or_else(|| c.verdict.to_string(), str::to_owned);
+    svg.open(&arm_class(row.arm), &format!("{} against {}: {}", c.a, c.b, row.sentence));
+    let verdict = row.judgement.map_or_else(|| c.verdict.to_string(), str::to_owned);
     let strong = matches!(c.verdict, Verdict::Higher | Verdict::Lower);
-    let class = match judgement {
+    let class = match row.judgement {
         Some("better") => "name strong better",
         Some(_) => "name strong worse",
         None if strong => "name strong",

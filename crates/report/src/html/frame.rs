@@ -12,6 +12,8 @@ const MACROS: &str = include_str!("macros.html");
 /// The style of every page.
 pub(super) const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
+/// Script of pages that have commands to copy.
+pub(crate) const COPY: &str = include_str!("copy.js");
 
 /// A kind of page.
 #[derive(Clone, Copy, Debug)]

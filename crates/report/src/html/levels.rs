@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Arm, Comparison, Summary};
+use tcptoll_model::record::{Arm, Comparison};
 
 use super::chart::{self, Chart, Levels, Line, Point};
 use super::plot::{Scale, Span};
 use crate::effect::{self, Group};
+use crate::run::Run;
 use crate::svg::{Both, arm_class, for_both};
 use crate::{figures, number, published, rounds};
 
@@ -72,7 +72,7 @@ fn others(mine: &Settings, factor: &str, all: &[&Settings]) -> String {
 }
 
 /// The metric of the run over the levels of its widest factor; `None` without such a factor.
-pub(super) fn of_metric(summary: &Summary) -> Option<OverLevels> {
+pub(super) fn of_metric(summary: &Run) -> Option<OverLevels> {
     let metric = rounds::metric(summary)?;
     let unit = rounds::unit(summary, metric);
     let arms: Vec<(usize, &Arm, rounds::Measured<'_>)> = summary
@@ -106,7 +106,7 @@ pub(super) fn of_metric(summary: &Summary) -> Option<OverLevels> {
         add(&mut lines, label, point)?;
     }
     lines.iter().any(|line| line.points.len() > 1).then_some(())?;
-    let name = names::words_of_metric(metric);
+    let name = summary.specs.words_of_metric(metric);
     let has_interval = lines.iter().flat_map(|line| &line.points).any(|p| p.ci95.is_some());
     let (cut, span) = axis_of(chart::values(&lines));
     let caption = caption_of_metric(&lines, factor, cut);
@@ -191,7 +191,7 @@ fn caption_of_metric(lines: &[Line], factor: &str, cut: bool) -> String {
 }
 
 /// The ratio over the levels that both arms share, a picture per metric and set of factors.
-pub(super) fn of_ratio(summary: &Summary) -> Vec<OverLevels> {
+pub(super) fn of_ratio(summary: &Run) -> Vec<OverLevels> {
     let groups = effect::groups(summary, &summary.comparisons);
     let mut done: Vec<(&str, Vec<&String>)> = Vec::new();
     let mut pictures = Vec::new();
@@ -210,7 +210,7 @@ pub(super) fn of_ratio(summary: &Summary) -> Vec<OverLevels> {
     pictures
 }
 
-fn ratio_picture(summary: &Summary, groups: &[&Group<'_>]) -> Option<OverLevels> {
+fn ratio_picture(summary: &Run, groups: &[&Group<'_>]) -> Option<OverLevels> {
     let comparisons: Vec<&Comparison> =
         groups.iter().flat_map(|group| group.rows.iter().copied()).collect();
     let settings: Vec<&Settings> = comparisons.iter().map(|c| &c.per).collect();
@@ -231,7 +231,7 @@ fn ratio_picture(summary: &Summary, groups: &[&Group<'_>]) -> Option<OverLevels>
                 value: ratio,
                 ci95: c.ci95.filter(drawable),
                 class: arm_class(arm),
-                tooltip: format!("{} against {}: {}", c.a, c.b, effect::sentence(c)),
+                tooltip: format!("{} against {}: {}", c.a, c.b, effect::sentence(c, summary.specs)),
                 published: published_ratio(summary, c),
             };
             add(&mut lines, format!("{}{rest}", effect::slash(a, b)), point)?;
@@ -245,7 +245,7 @@ fn ratio_picture(summary: &Summary, groups: &[&Group<'_>]) -> Option<OverLevels>
     let values = chart::values(&lines);
     let bands = margin.into_iter().flatten();
     let all: Vec<f64> = values.into_iter().chain(bands).chain([1.0]).collect();
-    let name = names::words_of_metric(groups[0].metric);
+    let name = summary.specs.words_of_metric(groups[0].metric);
     let title = match groups {
         [group] => {
             let [a, b] = group.pair.as_ref()?;
@@ -268,7 +268,7 @@ fn ratio_picture(summary: &Summary, groups: &[&Group<'_>]) -> Option<OverLevels>
 }
 
 /// The ratio of the published figures of both arms.
-fn published_ratio(summary: &Summary, c: &Comparison) -> Option<(f64, String)> {
+fn published_ratio(summary: &Run, c: &Comparison) -> Option<(f64, String)> {
     let (ratio, source) = published::ratio(summary, c)?;
     Some((ratio, format!("published: {} ({source})", number::ratio(ratio))))
 }

@@ -22,19 +22,10 @@ mod view;
 use serde::Serialize;
 use tcptoll_model::record::Summary;
 
-pub(crate) use self::frame::{Frame, cannot_show};
-use crate::own::Own;
+pub(crate) use self::frame::{COPY, Frame, cannot_show};
+use crate::run::Run;
 
 const FRAME: Frame = Frame { content: include_str!("report.html"), style: "", script: "" };
-
-/// A run as the page shows it.
-pub(crate) struct Run<'a> {
-    /// Its cleaned summary.
-    pub(crate) summary: Summary,
-    pub(crate) own: &'static Own,
-    /// Embedded as data.
-    pub(crate) original: &'a Summary,
-}
 
 #[derive(Serialize)]
 struct Views {
@@ -42,17 +33,19 @@ struct Views {
 }
 
 /// The page of one run, or of several with a table of contents.
-pub(crate) fn render(runs: &[Run<'_>]) -> String {
-    let views = runs.iter().map(|run| view::of(&run.summary, run.own)).collect();
+///
+/// With each its summary as it was read, which is embedded as data.
+pub(crate) fn render(runs: &[(Run, &Summary)]) -> String {
+    let views = runs.iter().map(|(run, _)| view::of(run)).collect();
     let title = match runs {
-        [run] => format!("{} · tcptoll", run.summary.question),
+        [(run, _)] => format!("{} · tcptoll", run.question),
         runs => format!("{} answers · tcptoll", runs.len()),
     };
-    let originals: Vec<&Summary> = runs.iter().map(|run| run.original).collect();
+    let originals: Vec<&Summary> = runs.iter().map(|&(_, original)| original).collect();
     FRAME.page(&title, Views { runs: views }, &originals)
 }
 
 /// The picture that the page of a run begins with, as an SVG file. None: it has none.
-pub(crate) fn picture(summary: &Summary, own: &Own) -> Option<String> {
-    alone::of(&view::of(summary, own))
+pub(crate) fn picture(run: &Run) -> Option<String> {
+    alone::of(&view::of(run))
 }

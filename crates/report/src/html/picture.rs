@@ -1,10 +1,11 @@
 //! A picture on the page: both forms, its caption, and the colours that are named above it.
 
 use serde::Serialize;
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::Arm;
 
 use super::arm::{ArmName, each_arm, name};
 use crate::own;
+use crate::run::Run;
 use crate::svg::Both;
 
 /// A picture.
@@ -23,7 +24,7 @@ impl Picture {
     }
 
     /// The same, with a legend of the arms that are drawn, where there are several to tell apart.
-    pub(super) fn of_arms(self, summary: &Summary, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
+    pub(super) fn of_arms(self, summary: &Run, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
         let legend = each_arm(summary, |at, arm| drawn(at, arm).then(|| name(at, arm)));
         if summary.arms.len() > 1 { Self { legend, ..self } } else { self }
     }
@@ -44,7 +45,7 @@ impl Picture {
     }
 
     /// That of an experiment.
-    pub(super) fn of(picture: own::Picture, summary: &Summary) -> Self {
+    pub(super) fn of(picture: own::Picture, summary: &Run) -> Self {
         let drawn = picture.drawn;
         Self::new(picture.both_svg, &picture.caption).of_arms(summary, |at, _| drawn.contains(&at))
     }

@@ -1,9 +1,10 @@
 //! How far do the arms reach? Median, 99th percentile and maximum of each arm on one axis.
 
-use tcptoll_model::record::{HistogramSummary, Summary};
+use tcptoll_model::record::HistogramSummary;
 
 use super::plot::{Frame, Plot, Scale};
 use crate::figures::{self, Primary};
+use crate::run::Run;
 use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
 use crate::{clean, number};
 
@@ -13,7 +14,7 @@ struct Row<'a> {
     histogram: &'a HistogramSummary,
 }
 
-fn rows<'a>(summary: &'a Summary, primary: &Primary) -> Vec<Row<'a>> {
+fn rows<'a>(summary: &'a Run, primary: &Primary) -> Vec<Row<'a>> {
     let arms = summary.arms.iter().enumerate();
     arms.filter_map(|(at, arm)| {
         let histogram = arm.histograms.get(&primary.key).filter(|h| h.max.is_some())?;
@@ -23,7 +24,7 @@ fn rows<'a>(summary: &'a Summary, primary: &Primary) -> Vec<Row<'a>> {
 }
 
 /// The picture; `None` with fewer than two arms to compare.
-pub(super) fn picture(summary: &Summary, primary: &Primary) -> Option<Both> {
+pub(super) fn picture(summary: &Run, primary: &Primary) -> Option<Both> {
     let rows = rows(summary, primary);
     let label = format!("Median, p99 and maximum of {} per arm", primary.name);
     (rows.len() > 1).then(|| for_both(&label, |screen| draw(&rows, screen)))
@@ -84,7 +85,7 @@ fn tooltip(row: &Row<'_>) -> String {
 }
 
 /// One sentence that says what to see.
-pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
+pub(super) fn caption(summary: &Run, primary: &Primary) -> String {
     let reach = |row: &Row<'_>| {
         let middle = figures::middle(row.histogram).filter(|us| *us > 0.0)?;
         Some((row.name.to_owned(), middle, row.histogram.max?))

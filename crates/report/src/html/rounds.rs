@@ -1,11 +1,11 @@
 //! Did the machine drift while the run went on? Each arm's rounds in order of running; what does not
 //! count is a hollow cross.
 
-use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Arm, Round, Summary};
+use tcptoll_model::record::{Arm, Round};
 
 use super::plot::{self, Frame, Plot, Scale};
 use crate::number::{self, Estimate};
+use crate::run::Run;
 use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
 use crate::{clean, figures, rounds};
 
@@ -24,13 +24,14 @@ struct Track<'a> {
 }
 
 /// The picture; `None` if no arm has two rounds.
-pub(super) fn picture(summary: &Summary) -> Option<Both> {
+pub(super) fn picture(summary: &Run) -> Option<Both> {
     let metric = rounds::metric(summary)?;
     let tracks = tracks(summary, metric);
     tracks.iter().any(|track| track.arm.rounds.len() > 1).then_some(())?;
     let unit = rounds::unit(summary, metric);
-    let label = format!("{} of each round in run order", names::words_of_metric(metric));
-    let view = View { tracks, metric, unit };
+    let words = summary.specs.words_of_metric(metric);
+    let label = format!("{words} of each round in run order");
+    let view = View { tracks, metric, words, unit };
     Some(for_both(
         &label,
         |screen| {
@@ -39,7 +40,7 @@ pub(super) fn picture(summary: &Summary) -> Option<Both> {
     ))
 }
 
-fn tracks<'a>(summary: &'a Summary, metric: &str) -> Vec<Track<'a>> {
+fn tracks<'a>(summary: &'a Run, metric: &str) -> Vec<Track<'a>> {
     let track = |(at, arm): (usize, &'a Arm)| {
         let values: Vec<f64> =
             arm.rounds.iter().filter_map(|round| rounds::counted(round, metric)).collect();
@@ -52,6 +53,8 @@ fn tracks<'a>(summary: &'a Summary, metric: &str) -> Vec<Track<'a>> {
 struct View<'a> {
     tracks: Vec<Track<'a>>,
     metric: &'a str,
+    /// The metric in words.
+    words: String,
     unit: &'a str,
 }
 
@@ -86,7 +89,7 @@ impl View<'_> {
         plot.y_ticks(ticks);
         plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
         plot.base();
-        plot.y_label(&names::words_of_metric(self.metric));
+        plot.y_label(&self.words);
         plot.x_label(36.0, "since the start of the run");
         for track in &self.tracks {
             self.track(&mut plot, track);
@@ -228,8 +231,9 @@ impl View<'_> {
 }
 
 /// One sentence that says what to see.
-pub(super) fn caption(summary: &Summary) -> String {
+pub(super) fn caption(summary: &Run) -> String {
     let Some(metric) = rounds::metric(summary) else { return String::new() };
     let unit = rounds::unit(summary, metric);
-    View { tracks: tracks(summary, metric), metric, unit }.caption()
+    let words = summary.specs.words_of_metric(metric);
+    View { tracks: tracks(summary, metric), metric, words, unit }.caption()
 }

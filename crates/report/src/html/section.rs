@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 use tcptoll_model::experiments::column::Form;
-use tcptoll_model::record::Summary;
 
 use super::arm::{ArmName, name};
 use super::picture::Picture;
 use super::table::{self, Table};
 use crate::columns;
-use crate::own::{self, Own};
+use crate::own;
+use crate::run::Run;
 
 /// A section.
 #[derive(Serialize)]
@@ -45,8 +45,7 @@ struct OfArm {
 
 /// What sections are made with.
 pub(super) struct Maker<'a> {
-    pub(super) summary: &'a Summary,
-    pub(super) own: &'a Own,
+    pub(super) summary: &'a Run,
     /// The experiment's picture, unless the page begins with it.
     pub(super) lead: Option<Picture>,
 }
@@ -68,7 +67,7 @@ impl Maker<'_> {
         Some(match item {
             own::Item::Table(title, id) => {
                 let table = columns::table(self.summary, Form::Page, id)?;
-                let table = table::of(self.summary, self.own, &table);
+                let table = table::of(self.summary, &table);
                 (!table.is_empty()).then_some(Item::Table { title, table })?
             }
             own::Item::Lead => Item::Picture { picture: self.lead.clone()? },

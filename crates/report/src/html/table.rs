@@ -2,14 +2,13 @@
 
 use serde::Serialize;
 use tcptoll_model::experiments::column::Form;
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::Arm;
 
 use super::arm::{ArmName, name};
 use crate::columns::{self, Column};
 use crate::number::{self, ABSENT, Estimate};
-use crate::own::Own;
 use crate::rounds;
-use tcptoll_model::experiments::names;
+use crate::run::Run;
 
 /// A sortable table.
 #[derive(Serialize)]
@@ -39,9 +38,9 @@ impl Table {
 }
 
 /// Figures per arm, the metric of the run first under its whole name and not a second time.
-pub(super) fn figures(summary: &Summary, own: &Own, table: columns::Table) -> Table {
+pub(super) fn figures(summary: &Run, table: columns::Table) -> Table {
     let metric = rounds::metric(summary);
-    let mut shown = of(summary, own, &table.without(metric));
+    let mut shown = of(summary, &table.without(metric));
     let Some(key) = metric else { return shown };
     let estimates = rounds::estimates(summary, key);
     let cell = |(arm, estimate): (&Arm, Option<Estimate>)| {
@@ -52,7 +51,7 @@ pub(super) fn figures(summary: &Summary, own: &Own, table: columns::Table) -> Ta
     if cells.iter().all(Option::is_none) || shown.rows.len() != cells.len() {
         return shown;
     }
-    shown.heads.insert(0, names::words_of_metric(key));
+    shown.heads.insert(0, summary.specs.words_of_metric(key));
     for (row, cell) in shown.rows.iter_mut().zip(cells) {
         row.cells.insert(0, cell.unwrap_or(Cell { text: ABSENT.to_owned(), value: None }));
     }
@@ -60,9 +59,9 @@ pub(super) fn figures(summary: &Summary, own: &Own, table: columns::Table) -> Ta
 }
 
 /// A table; columns that no arm has are left out.
-pub(super) fn of(summary: &Summary, own: &Own, table: &columns::Table) -> Table {
+pub(super) fn of(summary: &Run, table: &columns::Table) -> Table {
     let arms = table.arms(summary);
-    let text = |column: &Column, arm: &Arm| column.text(arm, own, Form::Page);
+    let text = |column: &Column, arm: &Arm| column.text(arm, summary.own, Form::Page);
     let filled = |column: &&Column| arms.iter().any(|(_, arm)| text(column, arm) != number::ABSENT);
     let columns: Vec<&Column> = table.parts.iter().flatten().filter(filled).collect();
     let cell =

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tcptoll_model::experiments::column::Form;
 use tcptoll_model::experiments::figures::SERVER_CPU;
-use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Arm, PlaceKind, Summary};
+use tcptoll_model::experiments::names::Specs;
+use tcptoll_model::record::{Arm, PlaceKind};
 
 use super::arm::{ArmName, each_arm, name};
 use super::picture::{Picture, keep_units};
@@ -15,7 +15,7 @@ use super::section::{Maker, Section};
 use super::{counted, distribution, forest, levels, range, series, table};
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
-use crate::own::Own;
+use crate::run::Run;
 use crate::svg::{Both, arm_class};
 use crate::{clean, columns, effect, findings, points, published, rounds};
 
@@ -102,7 +102,7 @@ struct PointTable {
     not_merged: Vec<[String; 2]>,
 }
 
-fn point_table(summary: &Summary) -> Option<PointTable> {
+fn point_table(summary: &Run) -> Option<PointTable> {
     let (heads, rows) = points::table(summary)?;
     let words = (heads.len() - 3..heads.len()).collect();
     let not_merged = summary.points.iter().flat_map(|points| &points.not_merged);
@@ -179,9 +179,9 @@ impl View {
 }
 
 /// The page of a cleaned summary.
-pub(super) fn of(summary: &Summary, own: &Own) -> View {
+pub(super) fn of(summary: &Run) -> View {
     let primary = figures::primary(summary);
-    let leads = (own.leads)(summary);
+    let leads = (summary.own.leads)(summary);
     let over_levels = levels::of_metric(summary).filter(|_| !leads).map(Titled::from);
     let ratios: Vec<Titled> = levels::of_ratio(summary).into_iter().map(Titled::from).collect();
     let forests: Vec<Titled> = forest::pictures(summary)
@@ -194,7 +194,7 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
     let metric = rounds::metric(summary);
     let drawn =
         summary.comparisons.iter().any(|c| c.ci95.is_some() && metric == Some(c.metric.as_str()));
-    let of_own = (own.picture)(summary).map(|picture| Picture::of(picture, summary));
+    let of_own = (summary.own.picture)(summary).map(|picture| Picture::of(picture, summary));
     let first = if points::are_units(summary) && !forests.is_empty() {
         First::Forests
     } else if (summary.rounds.is_none() || leads) && of_own.is_some() {
@@ -218,9 +218,9 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
     // The experiment says where tables without a title stand.
     let further = tables
         .filter(|table| !table.title.is_empty())
-        .map(|table| Further { title: table.title, table: table::of(summary, own, &table) });
+        .map(|table| Further { title: table.title, table: table::of(summary, &table) });
     let further = further.filter(|further| !further.table.is_empty()).collect();
-    let maker = Maker { summary, own, lead: of_own.clone().filter(|_| first != First::Own) };
+    let maker = Maker { summary, lead: of_own.clone().filter(|_| first != First::Own) };
     View {
         experiment: summary.experiment.clone(),
         study: summary.study.clone(),
@@ -230,35 +230,35 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
         addresses: figures::addresses(summary),
         forecasts: points::about_split(summary)
             .into_iter()
-            .chain((own.forecasts)(&summary.arms))
+            .chain((summary.own.forecasts)(&summary.arms))
             .collect(),
         cpu_note,
         started_at: summary.started_at.clone(),
         version: summary.tcptoll_version.clone(),
         record_version: summary.record_version,
-        invalid: findings::invalid(summary, own),
-        doubts: findings::verdict_on_run(summary, own),
+        invalid: findings::invalid(summary, summary.own),
+        doubts: findings::verdict_on_run(summary),
         warnings: findings::warnings(summary).into_iter().map(warning).collect(),
         several: summary.arms.len() > 1,
-        distribution: distribution::picture(summary, &primary, own)
-            .map(|both_svg| Picture::new(both_svg, &distribution::caption(summary, &primary, own)))
+        distribution: distribution::picture(summary, &primary)
+            .map(|both_svg| Picture::new(both_svg, &distribution::caption(summary, &primary)))
             .map(|picture| {
                 let has = |_, arm: &Arm| distribution::is_drawn(arm, &primary);
                 picture.of_arms(summary, has)
             }),
         range: range::picture(summary, &primary)
             .map(|both_svg| Picture::new(both_svg, &range::caption(summary, &primary))),
-        figures: of_figures.map(|table| table::figures(summary, own, table)),
+        figures: of_figures.map(|table| table::figures(summary, table)),
         further,
-        sections: maker.sections((own.sections)(summary)),
-        details: maker.sections((own.details)(summary)),
+        sections: maker.sections((summary.own.sections)(summary)),
+        details: maker.sections((summary.own.details)(summary)),
         own: of_own,
         first,
         over_levels,
         ratios,
         forests,
         no_interval: forest::without_interval(summary),
-        comparisons: summary.comparisons.iter().map(comparison).collect(),
+        comparisons: summary.comparisons.iter().map(|c| comparison(c, summary.specs)).collect(),
         unit: if points::are_units(summary) { "points" } else { "rounds" },
         points: point_table(summary),
         together: effect::together(&summary.comparisons),
@@ -269,7 +269,7 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
         published: beside_published(summary),
         about_sd: published::about_sd(&published::of(summary)),
         over_time: each_arm(summary, |at, arm| over_time(at, arm, &primary)),
-        counters: each_arm(summary, |at, arm| Some(counted::of(name(at, arm), arm, own))),
+        counters: each_arm(summary, |at, arm| Some(counted::of(name(at, arm), arm, summary.own))),
         causes: findings::causes(summary).into_iter().map(cause).collect(),
         advice: summary.advice.iter().map(advice).collect(),
         next: summary.next.iter().map(|n| [n.command.clone(), n.why.clone()]).collect(),
@@ -290,11 +290,11 @@ fn warning(warned: findings::Warned) -> Warning {
     Warning { arm: warned.arms, text: warned.text }
 }
 
-fn comparison(c: &tcptoll_model::record::Comparison) -> Vec<String> {
+fn comparison(c: &tcptoll_model::record::Comparison, specs: Specs) -> Vec<String> {
     let [ratio, interval] = effect::ratio(c);
     let absent = || ABSENT.to_owned();
     vec![
-        names::words_of_metric(&c.metric),
+        specs.words_of_metric(&c.metric),
         c.a.clone(),
         c.b.clone(),
         ratio,
@@ -302,12 +302,12 @@ fn comparison(c: &tcptoll_model::record::Comparison) -> Vec<String> {
         effect::difference(c).unwrap_or_else(absent),
         if c.margin > 0.0 { number::plain_percent(c.margin) } else { absent() },
         if c.rounds > 0 { c.rounds.to_string() } else { absent() },
-        effect::judged(c),
+        effect::judged(c, specs),
     ]
 }
 
 /// Of what the CPU times are.
-fn cpu_note(summary: &Summary, figures: Option<&columns::Table>) -> Option<String> {
+fn cpu_note(summary: &Run, figures: Option<&columns::Table>) -> Option<String> {
     if summary.arms.iter().all(|arm| arm.client.cpu_us_per_op.is_none()) {
         return None;
     }
@@ -321,13 +321,13 @@ fn cpu_note(summary: &Summary, figures: Option<&columns::Table>) -> Option<Strin
 }
 
 /// What each arm did before the measurement.
-fn warmups(summary: &Summary) -> Vec<[String; 2]> {
+fn warmups(summary: &Run) -> Vec<[String; 2]> {
     let (noun, answers) = (columns::noun(summary), figures::answers(summary));
     let row = |arm: &Arm| Some([arm.name.clone(), rounds::warmup(arm, noun, &answers)?]);
     summary.arms.iter().filter_map(row).collect()
 }
 
-fn beside_published(summary: &Summary) -> Vec<Vec<String>> {
+fn beside_published(summary: &Run) -> Vec<Vec<String>> {
     let row = |row: published::Beside<'_>| {
         let source = match row.note {
             Some(note) => format!("{} ({note})", row.source),
@@ -372,7 +372,7 @@ fn lead(answer: &str) -> [&str; 2] {
 }
 
 /// A name for the file of the numbers: letters, digits and hyphens only.
-fn file_name(summary: &Summary) -> String {
+fn file_name(summary: &Run) -> String {
     let plain = |text: &str| {
         text.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(40).collect::<String>()
     };

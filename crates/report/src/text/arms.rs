@@ -1,7 +1,7 @@
 //! Which figures carry the answer? The tables of the experiment, one row per arm.
 
 use tcptoll_model::experiments::column::{Form, Show, metric_of};
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::Arm;
 
 use super::names::Names;
 use super::{Page, Tone};
@@ -9,6 +9,7 @@ use crate::columns::{self, Kind};
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::ABSENT;
 use crate::own::{Block, Own};
+use crate::run::Run;
 
 /// Columns that a name may take, from a roomy table to a tight one.
 const NAME: [usize; 4] = [32, 24, 18, 12];
@@ -17,24 +18,24 @@ const NAME: [usize; 4] = [32, 24, 18, 12];
 const SHARED: usize = 18;
 
 /// The tables, or what the experiment shows in their place.
-pub(super) fn write(page: &mut Page, summary: &Summary, own: &Own) {
+pub(super) fn write(page: &mut Page, summary: &Run) {
     if summary.arms.is_empty() {
         page.line("  no arm was measured");
         return;
     }
-    match own.text {
-        Some(blocks) => write_blocks(page, summary, own, blocks(summary, page.width())),
+    match summary.own.text {
+        Some(blocks) => write_blocks(page, summary, blocks(summary, page.width())),
         None => {
             for table in columns::tables(summary, Form::Text) {
-                in_parts(page, summary, own, table);
+                in_parts(page, summary, table);
             }
         }
     }
-    write_blocks(page, summary, own, (own.text_after)(summary, page.width()));
+    write_blocks(page, summary, (summary.own.text_after)(summary, page.width()));
 }
 
 /// What an experiment shows of its own.
-fn write_blocks(page: &mut Page, summary: &Summary, own: &Own, blocks: Vec<Block>) {
+fn write_blocks(page: &mut Page, summary: &Run, blocks: Vec<Block>) {
     for block in blocks {
         match block {
             Block::Blank => page.blank(),
@@ -50,7 +51,7 @@ fn write_blocks(page: &mut Page, summary: &Summary, own: &Own, blocks: Vec<Block
             Block::Lines(lines, tone) => page.table(&lines, tone),
             Block::Table(id) => {
                 if let Some(table) = columns::table(summary, Form::Text, id) {
-                    in_parts(page, summary, own, table);
+                    in_parts(page, summary, table);
                 }
             }
             Block::Named(id, head, width) => {
@@ -58,7 +59,9 @@ fn write_blocks(page: &mut Page, summary: &Summary, own: &Own, blocks: Vec<Block
                 let arms: Vec<&Arm> = table.arms(summary).into_iter().map(|(_, arm)| arm).collect();
                 let mut laid: Vec<Column> = Vec::new();
                 for part in &table.parts {
-                    laid.extend(laid_in(part, &arms, own).into_iter().map(|laid| laid.column));
+                    laid.extend(
+                        laid_in(part, &arms, summary.own).into_iter().map(|laid| laid.column),
+                    );
                 }
                 laid.insert(0, Names::whole(&arms, head).column(width));
                 page.table(&lay_out(laid), Tone::Strong);
@@ -147,7 +150,7 @@ fn with_unit(run: &[columns::Column], arms: &[&Arm]) -> Vec<Laid> {
 }
 
 /// Parts that stay together, in one table where the width allows it, else in as many as it takes.
-fn in_parts(page: &mut Page, summary: &Summary, own: &Own, table: columns::Table) {
+fn in_parts(page: &mut Page, summary: &Run, table: columns::Table) {
     // What stands in the table of rounds, with its interval, is not said again.
     let in_rounds = summary.rounds.as_ref().and_then(|_| metric_of(summary));
     let table = table.without(in_rounds);
@@ -163,7 +166,8 @@ fn in_parts(page: &mut Page, summary: &Summary, own: &Own, table: columns::Table
             parts.iter().map(|part| part.iter().filter(|laid| keep(laid)).cloned().collect());
         kept.filter(|part: &Vec<Laid>| !part.is_empty()).collect()
     };
-    let all: Vec<Vec<Laid>> = table.parts.iter().map(|part| laid_in(part, &arms, own)).collect();
+    let all: Vec<Vec<Laid>> =
+        table.parts.iter().map(|part| laid_in(part, &arms, summary.own)).collect();
     // A column of dashes is worth its room only while there is room.
     let roomy = kept(&all, &|laid| laid.show == Show::Always || filled(laid));
     let parts = kept(&all, &filled);

@@ -1,23 +1,19 @@
 //! What changed between two runs? How many arms moved, whether the machines are the same, and each
 //! arm of both with ratio and verdict.
 
-use tcptoll_model::experiments::names;
-use tcptoll_model::record::{
-    Comparison, Passport, PlaceKind, Resolved, Summary, Verdict, WarningEntry,
-};
+use tcptoll_model::record::{Comparison, Passport, PlaceKind, Resolved, Verdict, WarningEntry};
 
 use super::{Page, wrap_phrases};
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
-use crate::own::{NONE, Own, Tone};
+use crate::own::{NONE, Tone};
+use crate::run::Run;
 use crate::{TextStyle, clean, effect, figures, findings, rounds};
 
 /// Two cleaned runs, and what is said of them.
 pub(crate) struct Runs<'a> {
-    pub(crate) a: &'a Summary,
-    pub(crate) b: &'a Summary,
-    pub(crate) a_own: &'a Own,
-    pub(crate) b_own: &'a Own,
+    pub(crate) a: &'a Run,
+    pub(crate) b: &'a Run,
     pub(crate) a_name: &'a str,
     pub(crate) b_name: &'a str,
     pub(crate) comparisons: &'a [Comparison],
@@ -30,11 +26,11 @@ pub(crate) fn render(runs: &Runs<'_>, style: TextStyle) -> String {
     names(&mut page, runs);
     page.blank();
     page.prose(0, &answer(runs), Tone::Strong);
-    for (name, run, own) in [("A", runs.a, runs.a_own), ("B", runs.b, runs.b_own)] {
+    for (name, run) in [("A", runs.a), ("B", runs.b)] {
         // The answers of the runs, which state failures, are not shown.
         let invalid =
             findings::invalid(run, &NONE).into_iter().map(|why| format!("invalid: {why}"));
-        for line in invalid.chain(findings::verdict_on_run(run, own)) {
+        for line in invalid.chain(findings::verdict_on_run(run)) {
             page.prose(0, &format!("{name}: {line}"), Tone::Bad);
         }
     }
@@ -86,8 +82,9 @@ fn answer(runs: &Runs<'_>) -> String {
         let rows: Vec<&Comparison> =
             runs.comparisons.iter().filter(|c| c.metric == metric).collect();
         if let [only] = rows[..] {
-            let words = names::words_of_metric(metric);
-            let (ratio, verdict) = (effect::ratio_with_interval(only), effect::verdict(only));
+            let words = runs.a.specs.words_of_metric(metric);
+            let (ratio, verdict) =
+                (effect::ratio_with_interval(only), effect::verdict(only, runs.a.specs));
             sentences
                 .push(format!("{}, A against B: {ratio}, {verdict}.", figures::capital(&words)));
             continue;
@@ -106,7 +103,7 @@ fn answer(runs: &Runs<'_>) -> String {
         .collect();
         sentences.push(format!(
             "{} of A compared with B, {arms}: {}.",
-            figures::capital(&names::words_of_metric(metric)),
+            figures::capital(&runs.a.specs.words_of_metric(metric)),
             parts.join(", ")
         ));
     }
@@ -166,7 +163,7 @@ fn differences(page: &mut Page, runs: &Runs<'_>) {
 }
 
 /// What may make two runs differ although nothing was changed, in a fixed order.
-fn facts(run: &Summary) -> Vec<(&'static str, String)> {
+fn facts(run: &Run) -> Vec<(&'static str, String)> {
     let Passport {
         kernel,
         cpu,
@@ -198,19 +195,19 @@ fn facts(run: &Summary) -> Vec<(&'static str, String)> {
 }
 
 /// Which address of each name was used.
-fn addresses(run: &Summary) -> String {
+fn addresses(run: &Run) -> String {
     let used = |entry: &Resolved| format!("{} is {}", entry.name, entry.used);
     let used: Vec<String> = run.resolved.iter().map(used).collect();
     if used.is_empty() { "none resolved".to_owned() } else { used.join(", ") }
 }
 
 /// Where it is one of the user's.
-fn server(run: &Summary) -> String {
+fn server(run: &Run) -> String {
     let words = |p: &Passport| format!("{}, {} × {}", p.kernel, p.cpus, p.cpu);
     figures::machines(run).1.map_or_else(|| "the client's, or unknown".to_owned(), words)
 }
 
-fn place(run: &Summary) -> String {
+fn place(run: &Run) -> String {
     if run.place.kind == PlaceKind::Remote {
         return figures::paths(run).join(", ");
     }
@@ -252,7 +249,7 @@ fn tables(page: &mut Page, runs: &Runs<'_>) {
 
 fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
     let names: Vec<&str> = rows.iter().map(|c| c.a.as_str()).collect();
-    let column = |run: &Summary, of: fn(&Comparison) -> &str| -> Vec<String> {
+    let column = |run: &Run, of: fn(&Comparison) -> &str| -> Vec<String> {
         let figure = |c: &&Comparison| {
             let arm = run.arms.iter().find(|arm| arm.name == of(c))?;
             rounds::measured(arm, metric).map(|m| (m.value, None))
@@ -269,9 +266,9 @@ fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
         Column::new(heads[1], Align::Right, column(runs.b, |c| &c.b)),
         Column::new("A / B", Align::Point, cells(&|c| effect::ratio(c)[0].clone())),
         Column::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
-        Column::new("verdict", Align::Left, cells(&|c| effect::judged(c))),
+        Column::new("verdict", Align::Left, cells(&|c| effect::judged(c, runs.a.specs))),
     ];
-    let head = names::words_of_metric(metric);
+    let head = runs.a.specs.words_of_metric(metric);
     let with = |width: usize| -> Lines {
         let names = clean::shorten_all(&names, width);
         let first = Column::new(&clean::shorten(&head, width.max(16)), Align::Left, names);

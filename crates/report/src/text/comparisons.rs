@@ -1,12 +1,13 @@
 //! Which arm is higher, and is it noise? Each comparison with its interval and verdict; in a compact
 //! table where they are many, or where there is one per level.
 
-use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Comparison, Summary, Verdict};
+use tcptoll_model::experiments::names::Specs;
+use tcptoll_model::record::{Comparison, Verdict};
 
 use super::Page;
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::own::Tone;
+use crate::run::Run;
 use crate::{clean, effect, figures, points};
 
 /// More comparisons than this stand in a compact table.
@@ -16,27 +17,27 @@ const LISTED: usize = 12;
 pub(super) const STRIP: usize = 17;
 
 /// All comparisons, grouped by metric and levels.
-pub(super) fn write(page: &mut Page, summary: &Summary) {
+pub(super) fn write(page: &mut Page, summary: &Run) {
     let all = &summary.comparisons;
     if points::are_units(summary) {
         for c in all {
-            by_point(page, c);
+            by_point(page, c, summary.specs);
         }
         return;
     }
     for group in effect::groups(summary, all) {
         page.blank();
-        let metric = names::words_of_metric(group.metric);
+        let metric = summary.specs.words_of_metric(group.metric);
         if let Some([a, b]) = &group.pair {
             page.prose(2, &format!("{metric}, ratio of {a} against {b}"), Tone::Strong);
-            table(page, &group.rows, true);
+            table(page, &group.rows, true, summary.specs);
             continue;
         }
         page.prose(2, &format!("{metric}, ratio with 95 % interval"), Tone::Strong);
         if group.rows.len() > LISTED {
-            table(page, &group.rows, false);
+            table(page, &group.rows, false, summary.specs);
         } else {
-            list(page, &group.rows);
+            list(page, &group.rows, summary.specs);
         }
         if let Some(note) = effect::of_two_means(&group.rows) {
             page.prose(4, note, Tone::Dim);
@@ -48,21 +49,21 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
 }
 
 /// A comparison over vantage points, and each point.
-fn by_point(page: &mut Page, c: &Comparison) {
+fn by_point(page: &mut Page, c: &Comparison, specs: Specs) {
     page.blank();
-    let metric = names::words_of_metric(&c.metric);
+    let metric = specs.words_of_metric(&c.metric);
     let levels = effect::levels(&c.per);
     let levels = if levels.is_empty() { levels } else { format!(", {levels}") };
     page.prose(2, &format!("{metric}, ratio of {} against {}{levels}", c.a, c.b), Tone::Strong);
     let rows = points::listed(points::rows(c));
-    table(page, &rows.iter().collect::<Vec<_>>(), true);
+    table(page, &rows.iter().collect::<Vec<_>>(), true, specs);
     for note in points::notes(c) {
         page.prose(4, &note, Tone::Dim);
     }
 }
 
 /// One below the other, in whole words.
-fn list(page: &mut Page, rows: &[&Comparison]) {
+fn list(page: &mut Page, rows: &[&Comparison], specs: Specs) {
     for c in rows {
         let (mut a, mut b) = (clean::shorten(&c.a, 30), clean::shorten(&c.b, 30));
         // Two names of one look say nothing; whole ones are wrapped.
@@ -70,12 +71,12 @@ fn list(page: &mut Page, rows: &[&Comparison]) {
             (a, b) = (c.a.clone(), c.b.clone());
         }
         page.prose(4, &format!("{a} against {b}:"), Tone::Plain);
-        page.prose(8, &effect::sentence(c), Tone::Plain);
+        page.prose(8, &effect::sentence(c, specs), Tone::Plain);
     }
 }
 
 /// One line each: arms or level, ratio, interval, a drawing and the difference where there is room.
-fn table(page: &mut Page, rows: &[&Comparison], per: bool) {
+fn table(page: &mut Page, rows: &[&Comparison], per: bool, specs: Specs) {
     let cells = |of: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| of(c)).collect::<Vec<_>>();
     let names = |width: usize| -> Vec<Column> {
         if per {
@@ -105,7 +106,7 @@ fn table(page: &mut Page, rows: &[&Comparison], per: bool) {
             cells(&|c| effect::difference(c).unwrap_or_else(absent)),
         )
     });
-    let verdicts = Column::new("verdict", Align::Left, cells(&|c| effect::judged(c)));
+    let verdicts = Column::new("verdict", Align::Left, cells(&|c| effect::judged(c, specs)));
     let with = |width: usize, extras: &[Option<Column>]| {
         let mut columns = names(width);
         columns.extend(ratios.clone());

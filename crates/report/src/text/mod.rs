@@ -15,10 +15,9 @@ pub(crate) use computed::render as computed;
 use std::borrow::Cow;
 use std::path::Path;
 
-use tcptoll_model::record::Summary;
-
 use crate::layout::{self, Lines};
-use crate::own::{Own, Tone};
+use crate::own::Tone;
+use crate::run::Run;
 use crate::{TextStyle, clean, figures, findings, number, points, published};
 
 /// Prose wider than this is tiring to read.
@@ -124,24 +123,21 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// The whole text of a cleaned summary.
-pub(crate) fn render(
-    summary: &Summary,
-    own: &Own,
-    record: Option<&Path>,
-    style: TextStyle,
-) -> String {
+pub(crate) fn render(summary: &Run, record: Option<&Path>, style: TextStyle) -> String {
     let mut page = Page::new(style);
     place(&mut page, summary, record);
     // A forecast comes before what happened.
-    for line in figures::addresses(summary).into_iter().chain((own.forecasts)(&summary.arms)) {
+    for line in
+        figures::addresses(summary).into_iter().chain((summary.own.forecasts)(&summary.arms))
+    {
         page.prose(0, &line, Tone::Dim);
     }
     page.blank();
-    for why in findings::invalid(summary, own) {
+    for why in findings::invalid(summary, summary.own) {
         page.labelled("invalid: ", 9, &why, Tone::Bad);
     }
     page.prose(0, &summary.answer, Tone::Strong);
-    for line in findings::verdict_on_run(summary, own) {
+    for line in findings::verdict_on_run(summary) {
         page.prose(0, &line, Tone::Bad);
     }
     page.blank();
@@ -159,12 +155,12 @@ pub(crate) fn render(
         rounds::ending(&mut page, summary);
         page.blank();
     }
-    arms::write(&mut page, summary, own);
+    arms::write(&mut page, summary);
     if summary.rounds.is_none() && !points::are_units(summary) {
         comparisons::write(&mut page, summary);
         rounds::ending(&mut page, summary);
     }
-    trouble(&mut page, summary, own);
+    trouble(&mut page, summary);
     beside_published(&mut page, summary);
     explain(&mut page, summary);
     next(&mut page, summary);
@@ -172,7 +168,7 @@ pub(crate) fn render(
 }
 
 /// Kind of place and link to the left, the record to the right if there is room.
-fn place(page: &mut Page, summary: &Summary, record: Option<&Path>) {
+fn place(page: &mut Page, summary: &Run, record: Option<&Path>) {
     let record = record.map(|path| {
         let path = clean::line(&path.display().to_string());
         format!("record {}", clean::shorten(&path, page.width() - 7))
@@ -214,10 +210,10 @@ pub(crate) fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
 }
 
 /// Errors by class and what kernel and wire counted, where it is not as it should be.
-fn trouble(page: &mut Page, summary: &Summary, own: &Own) {
+fn trouble(page: &mut Page, summary: &Run) {
     for arm in &summary.arms {
         let errors = findings::errors(arm);
-        let counted = findings::trouble(arm, own);
+        let counted = findings::trouble(arm, summary.own);
         let stopped = arm.partial && summary.arms.len() > 1;
         if errors.is_none() && counted.is_empty() && arm.failure.is_none() && !stopped {
             continue;
@@ -241,7 +237,7 @@ fn trouble(page: &mut Page, summary: &Summary, own: &Own) {
     }
 }
 
-fn beside_published(page: &mut Page, summary: &Summary) {
+fn beside_published(page: &mut Page, summary: &Run) {
     use layout::{Align, Column};
     let rows = published::of(summary);
     if rows.is_empty() {
@@ -271,7 +267,7 @@ fn beside_published(page: &mut Page, summary: &Summary) {
 }
 
 /// Causes with their evidence, advice with its price, warnings.
-fn explain(page: &mut Page, summary: &Summary) {
+fn explain(page: &mut Page, summary: &Run) {
     if !(summary.causes.is_empty() && summary.advice.is_empty() && summary.warnings.is_empty()) {
         page.blank();
     }
@@ -306,7 +302,7 @@ fn explain(page: &mut Page, summary: &Summary) {
     }
 }
 
-fn next(page: &mut Page, summary: &Summary) {
+fn next(page: &mut Page, summary: &Run) {
     if summary.next.is_empty() {
         return;
     }

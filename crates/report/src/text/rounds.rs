@@ -1,8 +1,7 @@
 //! What did the rounds give? The metric of the run with its interval and its rounds as a sparkline,
 //! beside a common baseline where there is room; and how the run ended.
 
-use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Arm, Comparison, Summary};
+use tcptoll_model::record::{Arm, Comparison};
 
 use super::Page;
 use super::comparisons::{Ruler, STRIP};
@@ -10,6 +9,7 @@ use super::names::Names;
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
 use crate::own::Tone;
+use crate::run::Run;
 use crate::{clean, columns, effect, figures, rounds};
 
 /// Columns of a sparkline at most: with room, and in a table that is too wide.
@@ -19,7 +19,7 @@ const SPARK: [usize; 2] = [30, 12];
 const NAME: [usize; 5] = [34, 28, 22, 16, 12];
 
 /// The table; nothing without rounds.
-pub(super) fn write(page: &mut Page, summary: &Summary) {
+pub(super) fn write(page: &mut Page, summary: &Run) {
     let Some(metric) = rounds::metric(summary).filter(|_| rounds::any(summary)) else { return };
     let Some(range) = rounds::range(summary, metric) else { return };
     let own = |spark: usize| of_arms(summary, metric, range, rounds::per_mark(summary, spark));
@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
 }
 
 /// What the marks and dashes of the table mean; `spark` is the room for marks, if they are shown.
-fn key(summary: &Summary, metric: &str, range: (f64, f64), spark: Option<usize>) -> String {
+fn key(summary: &Run, metric: &str, range: (f64, f64), spark: Option<usize>) -> String {
     let unit = rounds::unit(summary, metric);
     let text = |value| Estimate::new(value, None, unit).text();
     let mut parts = Vec::new();
@@ -72,7 +72,7 @@ fn key(summary: &Summary, metric: &str, range: (f64, f64), spark: Option<usize>)
 }
 
 /// Mean, interval, unit and rounds.
-fn of_arms(summary: &Summary, metric: &str, range: (f64, f64), per: usize) -> Vec<Column> {
+fn of_arms(summary: &Run, metric: &str, range: (f64, f64), per: usize) -> Vec<Column> {
     let estimates = rounds::estimates(summary, metric);
     let cells = |of: &dyn Fn(&Estimate) -> String| {
         let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| ABSENT.to_owned(), of);
@@ -81,7 +81,7 @@ fn of_arms(summary: &Summary, metric: &str, range: (f64, f64), per: usize) -> Ve
     let interval = |e: &Estimate| e.ci95.clone().unwrap_or_else(|| ABSENT.to_owned());
     let symbols = estimates.iter().map(|e| e.as_ref().map_or(String::new(), |e| e.symbol.clone()));
     let spark = |arm: &Arm| rounds::sparkline(&arm.rounds, metric, range, per);
-    let name = names::words_of_metric(metric);
+    let name = summary.specs.words_of_metric(metric);
     let unit = symbols.map(|s| clean::shorten(&s, 8)).collect();
     vec![
         Column::new("mean", Align::Point, cells(&|e| e.value.clone())).under(&name),
@@ -92,7 +92,7 @@ fn of_arms(summary: &Summary, metric: &str, range: (f64, f64), per: usize) -> Ve
 }
 
 /// Verdict, ratio and a drawing of it, where every arm is compared with the same one.
-fn against(summary: &Summary, metric: &str) -> Vec<Column> {
+fn against(summary: &Run, metric: &str) -> Vec<Column> {
     let of_metric: Vec<&Comparison> =
         summary.comparisons.iter().filter(|c| c.metric == metric && c.per.is_empty()).collect();
     let Some(first) = of_metric.first() else { return Vec::new() };
@@ -112,7 +112,7 @@ fn against(summary: &Summary, metric: &str) -> Vec<Column> {
     };
     let head = format!("against {}", clean::shorten(&first.b, 18));
     let mut columns = vec![
-        Column::new(&head, Align::Left, cells(&|c| effect::judged(c), ABSENT)),
+        Column::new(&head, Align::Left, cells(&|c| effect::judged(c, summary.specs), ABSENT)),
         Column::new("", Align::Left, cells(&|c| effect::ratio(c)[0].clone(), "")),
     ];
     if let Some(ruler) = ruler {
@@ -122,7 +122,7 @@ fn against(summary: &Summary, metric: &str) -> Vec<Column> {
 }
 
 /// Why the run ended, and what came before it.
-pub(super) fn ending(page: &mut Page, summary: &Summary) {
+pub(super) fn ending(page: &mut Page, summary: &Run) {
     let ending = rounds::ending(summary);
     let (noun, answers) = (columns::noun(summary), figures::answers(summary));
     let warmups: Vec<(&str, String)> = summary
@@ -149,7 +149,7 @@ pub(super) fn ending(page: &mut Page, summary: &Summary) {
 }
 
 /// The warm-ups of several arms in one clause.
-fn all_warmups(summary: &Summary) -> String {
+fn all_warmups(summary: &Run) -> String {
     let warmups = || summary.arms.iter().filter_map(|arm| arm.warmup.as_ref());
     let attempts: u64 = warmups().map(|w| w.attempts).sum();
     let failed: u64 = warmups().map(|w| w.errors.values().sum::<u64>()).sum();

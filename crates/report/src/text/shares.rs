@@ -1,19 +1,19 @@
 //! What did each machine do of a load that several shared?
 
-use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Point, PointArm, Summary};
+use tcptoll_model::record::{Point, PointArm};
 
 use super::Page;
 use crate::layout::{Align, Column, lay_out};
 use crate::number::{self, ABSENT, Estimate};
 use crate::own::Tone;
+use crate::run::Run;
 use crate::{clean, points, rounds};
 
 /// Columns that a name may take.
 const NAME: usize = 24;
 
 /// A row per point, or per point and arm; nothing where the points shared no load.
-pub(super) fn write(page: &mut Page, summary: &Summary) {
+pub(super) fn write(page: &mut Page, summary: &Run) {
     let Some(shared) = summary.points.as_ref().filter(|points| points.split.is_some()) else {
         return;
     };
@@ -48,7 +48,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
             let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| none.to_owned(), of);
             estimates.iter().map(cell).collect()
         };
-        let head = names::words_of_metric(metric);
+        let head = summary.specs.words_of_metric(metric);
         columns.push(Column::new(&head, Align::Point, cell(&|e| e.value.clone(), ABSENT)));
         columns.push(Column::new("", Align::Left, cell(&|e| e.symbol.clone(), "")).gap(1));
     }

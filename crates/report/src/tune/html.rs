@@ -4,16 +4,12 @@ use serde::Serialize;
 use tcptoll_model::tune::found::Found;
 
 use super::{picture, words};
-use crate::html::Frame;
+use crate::html::{COPY, Frame};
 use crate::number;
 use crate::svg::Both;
 
-const FRAME: Frame = Frame {
-    content: include_str!("page.html"),
-    style: include_str!("page.css"),
-    // Copies commands, as the page of an examination does.
-    script: include_str!("../doctor/page.js"),
-};
+const FRAME: Frame =
+    Frame { content: include_str!("page.html"), style: include_str!("page.css"), script: COPY };
 
 /// The page of a cleaned search; `original` is embedded as data.
 pub(crate) fn render(found: &Found, original: &Found) -> String {

@@ -9,5 +9,27 @@ mod tests;
 mod text;
 mod words;
 
-pub(crate) use html::render as html;
-pub(crate) use text::render as text;
+use tcptoll_model::tune::found::Found;
+
+use crate::html::cannot_show;
+use crate::{TextStyle, clean};
+
+/// The result of a search for a terminal: the setting, everything measured, verdicts, the configuration.
+///
+/// As the text of a run, it ends with a line feed and holds no control character of a server's or file's own.
+#[must_use]
+pub fn found_text(found: &Found, style: TextStyle) -> String {
+    match clean::of(found) {
+        Ok(clean) => text::render(&clean, style),
+        Err(error) => format!("{}\n", clean::cannot_show(&error)),
+    }
+}
+
+/// The result of a search as one self-contained HTML file, as the page of a run.
+#[must_use]
+pub fn found_html(found: &Found) -> String {
+    match clean::of(found) {
+        Ok(clean) => html::render(&clean, found),
+        Err(error) => cannot_show(&error),
+    }
+}

@@ -9,7 +9,7 @@ use tcptoll_engine::runner::{self, Schedule};
 use tcptoll_model::compare::{Run, between};
 use tcptoll_model::record::{Comparison, Summary, Trial, WarningEntry};
 use tcptoll_model::study::Study;
-use tcptoll_report::{Between, printable_line};
+use tcptoll_report::{Between, REPORTS, printable_line};
 
 use super::stored;
 use crate::cli::{CompareArgs, Format};
@@ -121,7 +121,7 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
                 comparisons: &comparisons,
                 warnings: &warnings,
             };
-            let text = tcptoll_report::between(&view, screen::style());
+            let text = REPORTS.between(&view, screen::style());
             if comparisons.iter().any(|comparison| comparison.ci95.is_some()) {
                 text
             } else {

@@ -11,7 +11,7 @@ use tcptoll_engine::watch::record::WatchRecord;
 use tcptoll_lab::files::{Mark, empty, open_own, write_own};
 use tcptoll_model::record::Summary;
 use tcptoll_model::watch::review::Review;
-use tcptoll_report::{Clock, WatchCsv, Watched, printable_line, shell_argument};
+use tcptoll_report::{Clock, REPORTS, Reports, WatchCsv, Watched, printable_line, shell_argument};
 
 use super::stored;
 use crate::cli::{Format, ReportArgs};
@@ -36,19 +36,19 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
         }
         output::print(&summary, Some(path), args.format)?;
     }
-    let html = tcptoll_report::html as fn(&Summary) -> String;
-    let files = [
-        ("--html", &args.html, html, Mark::Markup),
-        ("--csv", &args.csv, tcptoll_report::csv, Mark::Beginning),
-        ("--markdown", &args.markdown, tcptoll_report::markdown, Mark::Markup),
+    type Rendered = fn(&Reports, &Summary) -> String;
+    let files: [(_, _, Rendered, _); 3] = [
+        ("--html", &args.html, Reports::html, Mark::Markup),
+        ("--csv", &args.csv, Reports::csv, Mark::Beginning),
+        ("--markdown", &args.markdown, Reports::markdown, Mark::Markup),
     ];
     for (option, path, render, mark) in files {
         if let Some(path) = path {
-            write(option, path, &render(&summary), mark)?;
+            write(option, path, &render(&REPORTS, &summary), mark)?;
         }
     }
     if let Some(path) = &args.svg {
-        let picture = tcptoll_report::svg(&summary);
+        let picture = REPORTS.svg(&summary);
         let picture = picture.map_err(|why| anyhow::anyhow!("--svg: {why}"))?;
         write("--svg", path, &picture, Mark::Markup)?;
     }
@@ -100,7 +100,7 @@ fn heading(summary: &Summary) -> String {
 /// Writes one page of several runs.
 pub(super) fn page_of(path: &Path, summaries: &[Summary]) -> anyhow::Result<()> {
     let summaries: Vec<&Summary> = summaries.iter().collect();
-    write_own(path, &tcptoll_report::html_of(&summaries), Mark::Markup)
+    write_own(path, &REPORTS.html_of(&summaries), Mark::Markup)
         .with_context(|| format!("--html {}", path.display()))
 }
 

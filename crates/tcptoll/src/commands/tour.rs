@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use tcptoll_engine::runner::Run;
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_model::record::Summary;
-use tcptoll_report::{TextStyle, printable};
+use tcptoll_report::{REPORTS, TextStyle, printable};
 
 use super::report;
 use crate::cli::{Format, TourArgs};
@@ -108,7 +108,7 @@ fn answer(number: usize, summary: &Summary, more: &str, style: TextStyle) -> Str
         .filter_map(|id| summary.warnings.iter().find(|warning| warning.id == id));
     let mut said = vec![printable(&summary.answer)];
     said.extend(doubts.map(|warning| printable(&warning.text)));
-    said.extend(tcptoll_report::invalid(summary).iter().map(|why| format!("invalid: {why}")));
+    said.extend(REPORTS.invalid(summary).iter().map(|why| format!("invalid: {why}")));
     for said in said {
         for line in wrap::narrowed(&said, style.width.saturating_sub(5)).lines() {
             let _ = writeln!(text, "     {line}");

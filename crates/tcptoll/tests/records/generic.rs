@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tcptoll_model::record::{Arm, HistogramSummary, Metric, Round, Rounds, Summary};
-use tcptoll_report::{TextStyle, csv, html, markdown, text};
+use tcptoll_report::{REPORTS, TextStyle};
 
 fn metric(value: f64, unit: &str) -> Metric {
     Metric { value, unit: unit.to_owned(), ci95: None, median: None, n: 1_000 }
@@ -44,14 +44,14 @@ fn datagrams() -> Summary {
 }
 
 fn all_forms(summary: &Summary) -> [(&'static str, String); 4] {
-    let at = |width| text(summary, None, TextStyle { colour: false, width });
-    let page = html(summary);
+    let at = |width| REPORTS.text(summary, None, TextStyle { colour: false, width });
+    let page = REPORTS.html(summary);
     let (body, _) = page.split_once("<script").unwrap();
     [
         ("80", at(80)),
         ("150", at(150)),
         ("html", body.replace("&#x2f;", "/")),
-        ("md", markdown(summary)),
+        ("md", REPORTS.markdown(summary)),
     ]
 }
 
@@ -69,7 +69,7 @@ fn an_unknown_experiment_is_shown_by_its_metrics_with_their_units() {
             assert!(!shown.contains(word), "{word} in {form}: {shown}");
         }
     }
-    assert!(csv(&datagrams()).contains("goodput_bytes_per_s,bytes/s"));
+    assert!(REPORTS.csv(&datagrams()).contains("goodput_bytes_per_s,bytes/s"));
 }
 
 #[test]

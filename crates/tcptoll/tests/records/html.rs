@@ -2,7 +2,7 @@
 
 use super::{all, load};
 use tcptoll_model::record::Summary;
-use tcptoll_report::{html, svg};
+use tcptoll_report::REPORTS;
 
 /// What stands between `from` and `to`, after the first `from`.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
@@ -50,7 +50,7 @@ fn is_closed_in_order(name: &str, text: &str, void: &[&str]) {
 #[test]
 fn every_element_is_closed_in_order() {
     for name in all() {
-        is_closed_in_order(name, &html(&load(name)), &["meta", "br"]);
+        is_closed_in_order(name, &REPORTS.html(&load(name)), &["meta", "br"]);
     }
 }
 
@@ -59,8 +59,8 @@ fn the_first_picture_is_a_file_of_its_own_that_loads_nothing() {
     let mut drawn = 0;
     for name in all() {
         let summary = load(name);
-        let page = html(&summary);
-        let Ok(svg) = svg(&summary) else { continue };
+        let page = REPORTS.html(&summary);
+        let Ok(svg) = REPORTS.svg(&summary) else { continue };
         drawn += 1;
         is_closed_in_order(name, &svg, &[]);
         assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox="), "{name}");
@@ -81,7 +81,7 @@ fn the_first_picture_is_a_file_of_its_own_that_loads_nothing() {
 fn the_embedded_numbers_are_the_summary() {
     for name in all() {
         let summary = load(name);
-        let page = html(&summary);
+        let page = REPORTS.html(&summary);
         let json = between(&page, "<script type=\"application/json\" id=\"summary\">", "</script>");
         assert!(!json.contains('<') && !json.contains('\u{2028}'), "{name}");
         assert_eq!(serde_json::from_str::<Summary>(json).unwrap(), summary, "{name}");
@@ -91,7 +91,7 @@ fn the_embedded_numbers_are_the_summary() {
 #[test]
 fn nothing_is_fetched() {
     for name in all() {
-        let page = html(&load(name));
+        let page = REPORTS.html(&load(name));
         assert!(page.contains("default-src 'none'"), "{name}");
         for tag in tags(&page) {
             let bare = without_values(tag);
@@ -108,7 +108,7 @@ fn nothing_is_fetched() {
 
 #[test]
 fn hostile_strings_stay_text() {
-    let page = html(&load("hostile"));
+    let page = REPORTS.html(&load("hostile"));
     let tags = tags(&page);
     assert!(!tags.iter().any(|tag| tag.starts_with("img")), "an img was injected");
     assert_eq!(tags.iter().filter(|tag| tag.starts_with("script")).count(), 2);
@@ -125,7 +125,7 @@ fn hostile_strings_stay_text() {
 #[test]
 fn pictures_have_names_and_tables_have_scopes() {
     for name in all() {
-        let page = html(&load(name));
+        let page = REPORTS.html(&load(name));
         for tag in tags(&page) {
             let bare = tag == "th" || (tag.starts_with("svg") && !tag.contains("aria-label=\""));
             assert!(!bare, "{name}: {tag}");
@@ -138,7 +138,7 @@ fn pictures_have_names_and_tables_have_scopes() {
 
 #[test]
 fn an_arm_has_one_colour_in_every_picture() {
-    let page = html(&load("connect_nine"));
+    let page = REPORTS.html(&load("connect_nine"));
     let of_fifth: Vec<&str> = page
         .split("<g class=\"")
         .filter(|group| {
@@ -152,7 +152,7 @@ fn an_arm_has_one_colour_in_every_picture() {
 
 #[test]
 fn a_study_is_drawn_over_its_levels_in_both_figures() {
-    let page = html(&load("http_study"));
+    let page = REPORTS.html(&load("http_study"));
     assert!(page.contains("Requests per second over connections"));
     assert!(page.contains(
         "Ratio of requests per second, reuse server-close against reuse keep-alive, per connections"
@@ -168,7 +168,7 @@ fn what_does_not_count_is_a_cross_with_its_reason() {
     let failed = &mut summary.arms[1].rounds[0];
     failed.metrics.clear();
     failed.left_out = Some("failed: the server did not start".into());
-    let page = html(&summary);
+    let page = REPORTS.html(&summary);
     assert_eq!(page.matches("excluded: the client was the bottleneck").count(), 2);
     assert_eq!(page.matches("no value; excluded: failed: the server did not start").count(), 2);
 }
@@ -180,7 +180,7 @@ fn a_comparison_without_interval_is_listed_and_not_drawn() {
     let ratio = third.ratio.unwrap();
     first.ci95 = Some([0.8, 0.9]);
     second.ci95 = Some([0.3, 0.4]);
-    let page = html(&summary);
+    let page = REPORTS.html(&summary);
     assert!(page.contains(&format!("×{ratio:.3}, no interval yet")));
     let drawn = page.matches("<rect class=\"margin\"").count();
     // Two rows of the forest and one band over the levels, twice.
@@ -190,7 +190,7 @@ fn a_comparison_without_interval_is_listed_and_not_drawn() {
 #[test]
 fn a_run_in_rounds_begins_with_its_metric_even_without_an_interval() {
     let first = |summary: &Summary| {
-        let page = html(summary);
+        let page = REPORTS.html(summary);
         assert_eq!(page.matches("Requests per second over connections</h").count(), 1);
         between(&page, "The answer as a picture\">", "</figure>").to_owned()
     };
@@ -204,7 +204,7 @@ fn a_run_in_rounds_begins_with_its_metric_even_without_an_interval() {
     }
     assert!(first(&summary).contains("Requests per second over connections"));
     summary.arms.iter_mut().for_each(|arm| arm.factors.clear());
-    let page = html(&summary);
+    let page = REPORTS.html(&summary);
     let picture = between(&page, "The answer as a picture\">", "</figure>");
     assert!(picture.contains("since the start of the run"));
     assert!(!page.contains("is fastest"), "arms are ranked without their intervals");
@@ -215,7 +215,7 @@ fn a_run_in_rounds_begins_with_its_metric_even_without_an_interval() {
 fn the_metric_of_the_run_is_the_first_column_of_the_figures() {
     let mut summary = load("connect_nine");
     summary.primary_metric = Some("connections_per_s".into());
-    let page = html(&summary);
+    let page = REPORTS.html(&summary);
     let heads = between(&page, "<table class=\"sortable full\">", "</thead>");
     let second = heads.split("<th scope=\"col\">").nth(2).unwrap_or_default();
     assert!(second.starts_with("connections per second"), "{second}");
@@ -224,7 +224,7 @@ fn the_metric_of_the_run_is_the_first_column_of_the_figures() {
 
 #[test]
 fn who_closed_and_how_many_ports_there_were_stand_on_the_page() {
-    let page = html(&load("http_reuse"));
+    let page = REPORTS.html(&load("http_reuse"));
     for words in [
         "<dt>connections closed by the client first</dt><dd>150</dd>",
         "<dt>server sockets in TIME-WAIT after the load, mean over rounds</dt><dd>49</dd>",
@@ -239,16 +239,16 @@ fn who_closed_and_how_many_ports_there_were_stand_on_the_page() {
     }
     let mut ignoring = load("http_reuse");
     ignoring.arms[1].closing.as_mut().unwrap().ignored = 1_200;
-    let page = html(&ignoring);
+    let page = REPORTS.html(&ignoring);
     assert!(page.contains("kept the connection open 1,200 times"));
-    let page = html(&load("http_rate"));
+    let page = REPORTS.html(&load("http_rate"));
     let heads = between(&page, "<table class=\"sortable full\">", "</thead>");
     assert!(heads.contains("arm</th><th scope=\"col\">intended&#x2f;s</th>"), "{heads}");
 }
 
 #[test]
 fn the_trade_is_drawn_with_a_line_per_mechanism_and_a_point_per_arm() {
-    let page = html(&load("keepalive_cut"));
+    let page = REPORTS.html(&load("keepalive_cut"));
     let picture = between(&page, "The answer as a picture\">", "</figure>");
     // As a name, for wide and narrow screens; heartbeats have no line so near to the arms.
     assert_eq!(picture.matches(">tcp, computed</text>").count(), 2);
@@ -268,7 +268,7 @@ fn an_answer_begins_with_its_first_sentence_whole() {
     let mut summary = load("keepalive_cut");
     let mut begins = |answer: &str| {
         summary.answer = answer.to_owned();
-        let page = html(&summary);
+        let page = REPORTS.html(&summary);
         let answer = between(&page, "<p class=\"answer\">", "</p>").to_owned();
         let (first, rest) = answer.split_once(" <span>").unwrap_or((&answer, ""));
         [first.to_owned(), rest.trim_end_matches("</span>").to_owned()]
@@ -282,19 +282,19 @@ fn an_answer_begins_with_its_first_sentence_whole() {
 
 #[test]
 fn what_was_never_known_is_said_and_why() {
-    let page = html(&load("keepalive_freeze"));
+    let page = REPORTS.html(&load("keepalive_freeze"));
     let why = "kernel answers probes";
     assert!(page.contains(why) && page.contains("tcp-heartbeat"));
-    assert!(html(&load("keepalive_cut")).contains("TCP_KEEPIDLE"));
+    assert!(REPORTS.html(&load("keepalive_cut")).contains("TCP_KEEPIDLE"));
 }
 
 #[test]
 fn a_page_speaks_of_checking_only_where_it_was_done() {
     for name in all() {
-        let page = html(&load(name));
+        let page = REPORTS.html(&load(name));
         assert_eq!(page.contains("Cost of checking"), name.starts_with("keepalive"), "{name}");
     }
-    let page = html(&load("keepalive_window"));
+    let page = REPORTS.html(&load("keepalive_window"));
     assert!(!page.contains("when they were detected"));
     assert!(!page.contains("Detection time and packets"));
 }
@@ -304,7 +304,7 @@ fn the_curve_of_deaths_ends_where_nobody_knew_of_the_others() {
     let mut summary = load("keepalive_cut");
     let deaths = summary.arms[1].own.keepalive.as_mut().and_then(|k| k.deaths.as_mut()).unwrap();
     deaths.known = 3;
-    let page = html(&summary);
+    let page = REPORTS.html(&summary);
     assert!(page.contains("share of dead connections detected within"));
     assert!(page.contains("ends here: 40.0 % never detected"));
 }
@@ -313,10 +313,10 @@ fn the_curve_of_deaths_ends_where_nobody_knew_of_the_others() {
 fn a_run_that_measured_nothing_has_a_page() {
     let mut summary = load("connect_errors");
     summary.arms.clear();
-    assert!(html(&summary).contains("</html>"));
+    assert!(REPORTS.html(&summary).contains("</html>"));
     let mut summary = load("connect_errors");
     summary.arms[0] = tcptoll_model::record::Arm { name: "a".into(), ..Default::default() };
-    assert!(html(&summary).contains("no attempts"));
+    assert!(REPORTS.html(&summary).contains("no attempts"));
 }
 
 /// Writes the pages to look at: `TCPTOLL_PAGES=/tmp/pages cargo test -p tcptoll --test records pages`.
@@ -326,14 +326,14 @@ fn pages_to_look_at() {
     std::fs::create_dir_all(&folder).unwrap();
     for name in all() {
         let path = std::path::Path::new(&folder).join(format!("{name}.html"));
-        std::fs::write(path, html(&load(name))).unwrap();
+        std::fs::write(path, REPORTS.html(&load(name))).unwrap();
     }
 }
 
 #[test]
 fn several_runs_are_one_page_with_contents_and_no_name_twice() {
     let (one, two) = (load("connect"), load("http_reuse"));
-    let page = tcptoll_report::html_of(&[&one, &two]);
+    let page = REPORTS.html_of(&[&one, &two]);
     let ids: Vec<&str> =
         page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let unique: std::collections::BTreeSet<&&str> = ids.iter().collect();
@@ -344,6 +344,6 @@ fn several_runs_are_one_page_with_contents_and_no_name_twice() {
     for link in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
         assert!(ids.contains(&link), "#{link} leads nowhere");
     }
-    let alone = html(&one);
+    let alone = REPORTS.html(&one);
     assert!(!alone.contains("class=\"contents\"") && alone.contains("id=\"summary\""));
 }

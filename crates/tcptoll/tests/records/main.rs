@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 use tcptoll_engine::record::Record;
 use tcptoll_engine::runner;
 use tcptoll_model::record::{Line, Summary};
-use tcptoll_report::{TextStyle, csv, html, markdown, text};
+use tcptoll_report::{REPORTS, TextStyle};
 
 /// One test and one stored record for each name.
 macro_rules! records {
@@ -152,13 +152,14 @@ fn is_rendered_as_before(name: &str) {
 
 /// Every format, by the ending of its snapshot.
 fn rendered(summary: &Summary, record: &str) -> [(&'static str, String); 5] {
-    let at = |width| text(summary, Some(Path::new(record)), TextStyle { colour: false, width });
+    let at =
+        |width| REPORTS.text(summary, Some(Path::new(record)), TextStyle { colour: false, width });
     [
         ("80.txt", at(80)),
         ("150.txt", at(150)),
-        ("html", page::body(&html(summary))),
-        ("csv", csv(summary)),
-        ("md", markdown(summary)),
+        ("html", page::body(&REPORTS.html(summary))),
+        ("csv", REPORTS.csv(summary)),
+        ("md", REPORTS.markdown(summary)),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use super::{NAMES, load};
-use tcptoll_report::{html, svg};
+use tcptoll_report::REPORTS;
 
 /// Widths of a phone and of a window, px.
 const WIDTHS: [u32; 2] = [400, 1200];
@@ -38,13 +38,13 @@ fn no_word_of_a_report_overlaps_another_or_is_cut_on_a_phone_in_a_window_or_on_p
     };
     for name in NAMES {
         let summary = load(name);
-        let report = html(&summary);
+        let report = REPORTS.html(&summary);
         for width in WIDTHS {
             add(&format!("{name}, {width} px"), width, &report);
         }
         let printed = report.replace("@media print", "@media all");
         add(&format!("{name}, printed"), PAPER, &printed);
-        if let Ok(picture) = svg(&summary) {
+        if let Ok(picture) = REPORTS.svg(&summary) {
             add(&format!("{name}, first picture"), 800, &picture);
         }
     }

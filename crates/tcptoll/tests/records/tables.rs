@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{all, load};
-use tcptoll_report::{csv, markdown};
+use tcptoll_report::REPORTS;
 
 /// Rows of a table as column to cell.
 fn rows(text: &str) -> Vec<BTreeMap<String, String>> {
@@ -25,7 +25,7 @@ fn of_kind<'a>(
 #[test]
 fn both_figures_of_a_study_can_be_drawn_from_its_csv() {
     let summary = load("http_study");
-    let rows = rows(&csv(&summary));
+    let rows = rows(&REPORTS.csv(&summary));
     let totals: Vec<_> =
         of_kind(&rows, "arm").filter(|row| row["metric"] == "requests_per_s").collect();
     assert_eq!(totals.len(), 6);
@@ -60,7 +60,7 @@ fn every_round_is_in_the_csv_and_says_if_it_does_not_count() {
     failed.metrics.clear();
     failed.left_out = Some("failed".into());
     let metrics = summary.arms[0].rounds[0].metrics.len();
-    let rows = rows(&csv(&summary));
+    let rows = rows(&REPORTS.csv(&summary));
     let rounds: std::collections::BTreeSet<_> =
         of_kind(&rows, "round").map(|row| (&row["arm"], &row["round"])).collect();
     assert_eq!(rounds.len(), 6 * 2);
@@ -73,7 +73,7 @@ fn every_round_is_in_the_csv_and_says_if_it_does_not_count() {
 
 #[test]
 fn quantiles_are_metrics_with_their_count() {
-    let rows = rows(&csv(&load("connect")));
+    let rows = rows(&REPORTS.csv(&load("connect")));
     let p50 = rows.iter().find(|row| row["metric"] == "connect_us_p50").expect("there are many");
     assert_eq!((p50["unit"].as_str(), p50["n"].as_str()), ("us", "60"));
     assert_eq!(p50["kind"], "arm_merged");
@@ -90,7 +90,8 @@ fn no_two_rows_of_one_kind_and_arm_have_one_name() {
             }
         }
         let mut seen = std::collections::BTreeSet::new();
-        for row in rows(&csv(&summary)).iter().filter(|row| row["kind"].starts_with("arm")) {
+        for row in rows(&REPORTS.csv(&summary)).iter().filter(|row| row["kind"].starts_with("arm"))
+        {
             let key = [&row["kind"], &row["arm"], &row["metric"]].map(String::clone);
             assert!(seen.insert(key.clone()), "{name}: {key:?}");
         }
@@ -100,7 +101,7 @@ fn no_two_rows_of_one_kind_and_arm_have_one_name() {
 #[test]
 fn no_cell_is_a_formula_or_holds_a_control() {
     for name in all() {
-        for row in rows(&csv(&load(name))) {
+        for row in rows(&REPORTS.csv(&load(name))) {
             for (head, cell) in row {
                 let formula = cell.trim_start().starts_with(['=', '+', '-', '@']);
                 assert!(!formula || cell.parse::<f64>().is_ok(), "{name} {head}: {cell}");
@@ -113,7 +114,7 @@ fn no_cell_is_a_formula_or_holds_a_control() {
 #[test]
 fn a_table_of_markdown_is_as_wide_in_every_row() {
     for name in all() {
-        let text = markdown(&load(name));
+        let text = REPORTS.markdown(&load(name));
         let mut width = None;
         for line in text.lines() {
             if line.starts_with('|') {
@@ -131,7 +132,7 @@ fn a_table_of_markdown_is_as_wide_in_every_row() {
 
 #[test]
 fn the_csv_of_keepalive_has_every_figure_once_and_in_its_own_unit() {
-    let rows = rows(&csv(&load("keepalive_window")));
+    let rows = rows(&REPORTS.csv(&load("keepalive_window")));
     let of = |metric: &str| {
         let found = of_kind(&rows, "arm").filter(|row| row["metric"] == metric);
         found.map(|row| (row["value"].as_str(), row["unit"].as_str())).collect::<Vec<_>>()
@@ -146,7 +147,7 @@ fn the_csv_of_keepalive_has_every_figure_once_and_in_its_own_unit() {
 
 #[test]
 fn the_csv_of_faults_says_in_words_what_is_no_figure() {
-    let rows = rows(&csv(&load("keepalive_cut")));
+    let rows = rows(&REPORTS.csv(&load("keepalive_cut")));
     let of = |arm: &str, metric: &str| {
         let found = of_kind(&rows, "arm").find(|row| row["arm"] == arm && row["metric"] == metric);
         found.map(|row| (row["value"].clone(), row["note"].clone()))
@@ -160,7 +161,7 @@ fn the_csv_of_faults_says_in_words_what_is_no_figure() {
 
 #[test]
 fn the_csv_of_http_has_connections_and_who_closed_them() {
-    let rows = rows(&csv(&load("http_reuse")));
+    let rows = rows(&REPORTS.csv(&load("http_reuse")));
     let of = |metric: &str| {
         let found = of_kind(&rows, "arm").filter(|row| row["metric"] == metric);
         found.map(|row| row["value"].as_str()).collect::<Vec<_>>()
@@ -180,7 +181,7 @@ fn the_csv_of_http_has_connections_and_who_closed_them() {
 
 #[test]
 fn a_hostile_summary_opens_no_tag_in_markdown() {
-    let text = markdown(&load("hostile"));
+    let text = REPORTS.markdown(&load("hostile"));
     let mut in_code = false;
     for line in text.lines() {
         in_code ^= line.starts_with("```");

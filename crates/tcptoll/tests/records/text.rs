@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::{HOSTILE, all, in_snapshots, load};
 use tcptoll_model::record::{Comparison, Resolved, Round, Summary, Verdict, WarningEntry};
-use tcptoll_report::{Between, TextStyle, between, html, markdown, text};
+use tcptoll_report::{Between, REPORTS, TextStyle};
 
 const RECORD: &str = "/home/me/.local/share/tcptoll/connect-20261121-2104.jsonl";
 
 fn plain(name: &str) -> String {
-    text(&load(name), Some(Path::new(RECORD)), TextStyle::default())
+    REPORTS.text(&load(name), Some(Path::new(RECORD)), TextStyle::default())
 }
 
 #[test]
@@ -37,11 +37,11 @@ fn which_of_several_addresses_was_used_stands_above_the_answer() {
         entry("one.example:80", &["192.0.2.9"]),
     ];
     let said = "db.example:5432 is 192.0.2.1 (1 of 3 addresses)";
-    let text = text(&summary, Some(Path::new(RECORD)), TextStyle::default());
+    let text = REPORTS.text(&summary, Some(Path::new(RECORD)), TextStyle::default());
     let (above, _) = text.split_once(&summary.answer[..20]).unwrap();
     assert!(above.contains(said) && !text.contains("one.example"), "{text}");
-    assert!(html(&summary).contains(said));
-    assert!(markdown(&summary).contains(said));
+    assert!(REPORTS.html(&summary).contains(said));
+    assert!(REPORTS.markdown(&summary).contains(said));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn only_runs_that_checked_idle_connections_speak_of_them() {
         summary.advice.clear();
         summary.next.clear();
         summary.experiment = "connect".to_owned();
-        assert!(!said(&text(&summary, None, TextStyle::default())), "{name}");
+        assert!(!said(&REPORTS.text(&summary, None, TextStyle::default())), "{name}");
     }
 }
 
@@ -71,7 +71,7 @@ fn detected_deaths_come_before_what_testing_took() {
 #[test]
 fn the_ports_are_forecast_before_the_answer() {
     let summary = load("http_reuse");
-    let text = text(&summary, None, TextStyle { colour: false, width: 300 });
+    let text = REPORTS.text(&summary, None, TextStyle { colour: false, width: 300 });
     let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what} in {text}"));
     assert!(
         at("ports (reuse client-close): 28,232 local ports")
@@ -105,7 +105,7 @@ fn a_wide_terminal_has_verdicts_beside_the_rounds() {
         of(&summary.arms[1].name, 0.5, Verdict::Lower),
         of(&summary.arms[2].name, 3.0, Verdict::Higher),
     ];
-    let text = text(&summary, None, TextStyle { colour: false, width: 150 });
+    let text = REPORTS.text(&summary, None, TextStyle { colour: false, width: 150 });
     let of_baseline = |line: &&str| line.starts_with("  keep-alive, 1 ");
     let line = text.lines().find(of_baseline).expect("the table begins with it");
     assert!(line.ends_with('—'), "{line}");
@@ -122,7 +122,7 @@ fn more_comparisons_than_a_dozen_stand_in_a_table() {
         ..summary.comparisons[0].clone()
     };
     summary.comparisons = vec![one; 13];
-    let text = text(&summary, None, TextStyle::default());
+    let text = REPORTS.text(&summary, None, TextStyle::default());
     let rows = text.lines().filter(|line| line.trim_end().ends_with("lower (worse)")).count();
     assert_eq!(rows, 13, "{text}");
 }
@@ -170,7 +170,7 @@ fn two_runs() {
         warnings: &warnings,
     };
     in_snapshots()
-        .bind(|| insta::assert_snapshot!("two_runs", between(&view, TextStyle::default())));
+        .bind(|| insta::assert_snapshot!("two_runs", REPORTS.between(&view, TextStyle::default())));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_quantile_of_two_runs_is_not_called_a_mean() {
         comparisons: &[c],
         warnings: &[],
     };
-    let text = between(&view, TextStyle::default());
+    let text = REPORTS.between(&view, TextStyle::default());
     assert!(text.contains("A / B") && !text.contains("A mean"), "{text}");
 }
 
@@ -207,13 +207,13 @@ fn a_mark_is_a_round_up_to_thirty_and_says_if_it_is_more() {
         row.chars().filter(|c| ('▁'..='█').contains(c)).count()
     };
     let wide = TextStyle { colour: false, width: 140 };
-    let each = text(&summary, None, wide);
+    let each = REPORTS.text(&summary, None, wide);
     assert_eq!(marks(&each), 30);
     assert!(!each.contains("each mark") && !each.contains("× an excluded"), "{each}");
     for arm in &mut summary.arms {
         arm.rounds.extend(arm.rounds.clone());
     }
-    let shared = text(&summary, None, wide);
+    let shared = REPORTS.text(&summary, None, wide);
     assert_eq!(marks(&shared), 30);
     assert!(shared.contains("each mark: the mean of 2 rounds"), "{shared}");
 }
@@ -226,7 +226,7 @@ fn what_has_no_interval_has_a_dash_that_is_explained() {
             metric.ci95 = None;
         }
     }
-    let text = text(&summary, None, TextStyle { colour: false, width: 140 });
+    let text = REPORTS.text(&summary, None, TextStyle { colour: false, width: 140 });
     let words: Vec<&str> = text.split_whitespace().collect();
     assert!(words.join(" ").contains("—: no interval, too few rounds"), "{text}");
 }
@@ -235,7 +235,7 @@ fn what_has_no_interval_has_a_dash_that_is_explained() {
 fn two_runs_of_one_machine_say_so_and_hostile_ones_stay_text() {
     let (a, _, _) = another_day();
     let same = Between { a: &a, b: &a, a_name: "a", b_name: "b", comparisons: &[], warnings: &[] };
-    let text = between(&same, TextStyle::default());
+    let text = REPORTS.between(&same, TextStyle::default());
     assert!(text.contains("Same machine, kernel and version"), "{text}");
     assert!(text.contains("nothing to compare"), "{text}");
     let hostile = load("hostile");
@@ -247,7 +247,7 @@ fn two_runs_of_one_machine_say_so_and_hostile_ones_stay_text() {
         warnings: &hostile.warnings,
         ..same
     };
-    let text = between(&view, TextStyle::default());
+    let text = REPORTS.between(&view, TextStyle::default());
     let bad = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
     assert!(!text.chars().any(bad), "{text:?}");
 }
@@ -262,7 +262,7 @@ fn two_runs_against_two_addresses_of_one_name_say_so() {
     };
     let [a, b] = ["192.0.2.1", "192.0.2.2"].map(at);
     let view = Between { a: &a, b: &b, a_name: "a", b_name: "b", comparisons: &[], warnings: &[] };
-    let text = between(&view, TextStyle::default());
+    let text = REPORTS.between(&view, TextStyle::default());
     let row = text.lines().find(|line| line.trim_start().starts_with("addresses")).unwrap();
     assert!(row.contains("is 192.0.2.1") && row.contains("is 192.0.2.2"), "{row}");
 }
@@ -286,7 +286,7 @@ fn no_line_is_wider_than_the_terminal() {
     for name in all().filter(|name| *name != HOSTILE) {
         let summary = load(name);
         for width in [80, 100, 132] {
-            let text = text(&summary, None, TextStyle { colour: false, width });
+            let text = REPORTS.text(&summary, None, TextStyle { colour: false, width });
             if let Some(line) = text.lines().find(|line| columns(line) > width) {
                 wider.push((name, width, line.to_owned()));
             }
@@ -300,7 +300,7 @@ fn no_line_is_wider_than_the_terminal() {
 fn colour_adds_nothing_but_colour() {
     for name in all() {
         let summary = load(name);
-        let coloured = text(&summary, None, TextStyle { colour: true, width: 80 });
+        let coloured = REPORTS.text(&summary, None, TextStyle { colour: true, width: 80 });
         let mut without = String::new();
         let mut rest = coloured.as_str();
         while let Some((before, after)) = rest.split_once("\u{1b}[") {
@@ -308,6 +308,6 @@ fn colour_adds_nothing_but_colour() {
             rest = after.split_once('m').expect("a colour ends in m").1;
         }
         without += rest;
-        assert_eq!(without, text(&summary, None, TextStyle::default()), "{name}");
+        assert_eq!(without, REPORTS.text(&summary, None, TextStyle::default()), "{name}");
     }
 }

@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use serde::Deserialize;
+use tcptoll_lab::files::{LINE_MAX, first_line};
+use tcptoll_model::record::is_watch;
 use tcptoll_model::watch::review::{Curves, Misfit, Review, Reviewer, Series};
 use tcptoll_model::watch::{Interval, WATCH_RECORD_VERSION, WatchLine};
-
-use super::{KIND, LINE_MAX};
 
 /// The longest record that is read.
 const RECORD_MAX: u64 = 4 << 30;
@@ -60,30 +59,6 @@ fn within_line(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }
 
-/// The first line of a record, as far as it is needed to know what it is the record of.
-#[derive(Deserialize)]
-struct First {
-    line: String,
-}
-
-/// Whether a file is the record of a watch. Another program may have written the lines anew, with blanks
-/// and its own order of keys.
-pub(crate) fn is_watch(mut file: &File) -> io::Result<bool> {
-    // A device may have no end, and a pipe cannot be read twice.
-    if !file.metadata()?.is_file() {
-        return Ok(false);
-    }
-    file.seek(SeekFrom::Start(0))?;
-    let mut bytes = Vec::new();
-    BufReader::new(file.take(LINE_MAX)).read_until(b'\n', &mut bytes)?;
-    if let Ok(first) = serde_json::from_slice::<First>(&bytes) {
-        return Ok(first.line == KIND);
-    }
-    // It was cut, or has something that is not JSON, like NaN, which its reader names.
-    let kind = format!("\"{KIND}\"");
-    Ok(bytes.windows(kind.len()).any(|at| at == kind.as_bytes()))
-}
-
 /// A watch's record.
 #[derive(Debug)]
 pub struct WatchRecord {
@@ -96,7 +71,7 @@ impl WatchRecord {
     /// Errors: it cannot be read.
     pub fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
-        Ok(is_watch(&file)?.then_some(Self { file }))
+        Ok(is_watch(&first_line(&file)?).then_some(Self { file }))
     }
 
     /// The lines from the beginning.

@@ -1,11 +1,12 @@
 //! Where did the time of one operation go? Its steps as bars on one axis of time, and the same
 //! handshake from each point of view.
 
-use tcptoll_model::record::{Arm, PlaceKind, Step, Summary, Timeline};
+use tcptoll_model::record::{Arm, PlaceKind, Step, Timeline};
 
 use super::expected::{self, Expected};
 use crate::layout::{Align, Column, lay_out};
 use crate::own::{Block, Tone};
+use crate::run::Run;
 use crate::{clean, figures, number};
 
 /// At most this many timelines stand on the terminal; the HTML report has all.
@@ -15,7 +16,7 @@ const SHOWN: usize = 2;
 const BAR_MIN: usize = 16;
 
 /// The timelines that differ with their views, then expected against measured.
-pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     let mut blocks = timelines(summary, width);
     blocks.extend(expected(summary));
     if summary.place.kind == PlaceKind::Target {
@@ -27,7 +28,7 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
 }
 
 /// The timelines that differ, then their views.
-fn timelines(summary: &Summary, width: usize) -> Vec<Block> {
+fn timelines(summary: &Run, width: usize) -> Vec<Block> {
     let mut blocks = Vec::new();
     let all: Vec<(&Arm, &Timeline)> = summary
         .arms
@@ -165,7 +166,7 @@ fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
 }
 
 /// Expected against measured: a line for one arm with ICMP echo beside it, else a table.
-fn expected(summary: &Summary) -> Vec<Block> {
+fn expected(summary: &Run) -> Vec<Block> {
     let rows: Vec<_> =
         summary.arms.iter().filter_map(|arm| Some((arm, expected::expected(arm)?))).collect();
     let [(arm, e)] = rows.as_slice() else { return expected_table(&rows) };

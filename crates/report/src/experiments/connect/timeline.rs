@@ -1,12 +1,13 @@
 //! Where did the time of one operation go? Its steps between client and server, on an axis of time.
 
-use tcptoll_model::record::{Arm, Step, Summary, Timeline};
+use tcptoll_model::record::{Arm, Step, Timeline};
 
 use super::expected;
 use crate::figures;
 use crate::html::plot::{Frame, Plot, Scale};
 use crate::number::{self, ABSENT};
 use crate::own::{Item, Picture, Section};
+use crate::run::Run;
 use crate::svg::{Anchor, Both, Screen, Svg, for_both};
 
 /// Least distance of two step numbers in one lane.
@@ -185,7 +186,7 @@ fn items(arm: &Arm) -> Option<Vec<Item>> {
 }
 
 /// A timeline for each arm that has one.
-pub(super) fn sections(summary: &Summary) -> Vec<Section> {
+pub(super) fn sections(summary: &Run) -> Vec<Section> {
     let arms = summary.arms.iter().enumerate();
     let timelines: Vec<(usize, Vec<Item>)> =
         arms.filter_map(|(at, arm)| Some((at, items(arm)?))).collect();

@@ -16,9 +16,10 @@ use tcptoll_model::experiments::keepalive::columns::{
     deaths, detection_s, due_s, of, traded, traffic,
 };
 use tcptoll_model::experiments::keepalive::{DETECTION, MACHINE_CPU, PACKETS};
-use tcptoll_model::record::{Arm, HistogramSummary, Summary};
+use tcptoll_model::record::{Arm, HistogramSummary};
 
 use crate::own::{Answer, Block, Failed, Item, NONE, Note, Own, Passage, Picture, Section, Tone};
+use crate::run::Run;
 use crate::{figures, number};
 
 use trade::{Curve, Trade, Traded, trade};
@@ -76,13 +77,13 @@ fn caption_of_deaths(h: &HistogramSummary) -> String {
     format!("Dead connections were detected {}.", words.join(", "))
 }
 
-fn any_died(summary: &Summary) -> bool {
+fn any_died(summary: &Run) -> bool {
     summary.arms.iter().any(|arm| deaths(arm).is_some())
 }
 
 /// Arms where something died and the trade between that and packets, then what every arm took: where
 /// peers died, when that was known is the answer.
-fn text(summary: &Summary, width: usize) -> Vec<Block> {
+fn text(summary: &Run, width: usize) -> Vec<Block> {
     let mut blocks = how(summary);
     if any_died(summary) {
         blocks.extend([Block::Blank, Block::Table("deaths"), Block::Blank]);
@@ -112,7 +113,7 @@ fn traded_text(trade: &Trade<'_>, width: usize) -> Vec<Block> {
 }
 
 /// Each way of checking once, with its settings.
-fn how(summary: &Summary) -> Vec<Block> {
+fn how(summary: &Run) -> Vec<Block> {
     let mut ways: Vec<(&str, String)> = Vec::new();
     for arm in &summary.arms {
         let Some(checked) = of(arm) else { continue };
@@ -134,7 +135,7 @@ fn how(summary: &Summary) -> Vec<Block> {
 }
 
 /// What checking took, what died, and the trade between the two.
-fn markdown(summary: &Summary) -> Vec<Passage> {
+fn markdown(summary: &Run) -> Vec<Passage> {
     let mut passages = vec![Passage::Table("took"), Passage::Table("deaths")];
     passages.push(Passage::List(notes(&summary.arms).into_iter().map(|n| n.text).collect()));
     passages.extend(trade(summary).map(|_| Passage::Table("trade")));
@@ -142,7 +143,7 @@ fn markdown(summary: &Summary) -> Vec<Passage> {
 }
 
 /// Deaths, the trade, and what checking took.
-fn sections(summary: &Summary) -> Vec<Section> {
+fn sections(summary: &Run) -> Vec<Section> {
     if summary.arms.iter().all(|arm| of(arm).is_none()) {
         return Vec::new();
     }
@@ -214,7 +215,7 @@ fn computed(trade: &Trade<'_>) -> Vec<Vec<String>> {
 }
 
 /// The picture of the trade.
-fn picture(summary: &Summary) -> Option<Picture> {
+fn picture(summary: &Run) -> Option<Picture> {
     let trade = trade(summary)?;
     let drawn = trade.drawn.iter().map(|arm| arm.at).collect();
     Some(Picture { both_svg: curve::picture(&trade)?, caption: curve::caption(&trade), drawn })

@@ -1,11 +1,12 @@
 //! What does it cost to know of a death sooner? Measured arms, and a computed curve per mechanism.
 
 use tcptoll_model::checking::{Mechanism, Path, Point};
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::Arm;
 
 use super::words::who;
 use super::{detection_s, of, packets_per_hour, traded, traffic};
 use crate::number;
+use crate::run::Run;
 
 /// Parts of a line between two points of a curve; more than a curve of thirty points needs.
 const STEPS: u32 = 12;
@@ -83,7 +84,7 @@ impl Trade<'_> {
 }
 
 /// The trade, where two mechanisms at least have deaths that were known.
-pub(super) fn trade(summary: &Summary) -> Option<Trade<'_>> {
+pub(super) fn trade(summary: &Run) -> Option<Trade<'_>> {
     let known: Vec<(usize, &Arm)> =
         summary.arms.iter().enumerate().filter(|(_, arm)| traded(arm)).collect();
     let mut mechanisms: Vec<(Mechanism, usize)> =
@@ -159,11 +160,13 @@ fn remark(at: usize, arm: &Arm) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use tcptoll_model::record::Summary;
 
     use tcptoll_model::checking::Checking;
     use tcptoll_model::record::{Deaths, HistogramSummary, Keepalive, Metric, Traffic};
 
     use super::*;
+    use crate::REPORTS;
 
     fn arm(mechanism: Mechanism, idle_s: Option<f64>, measured: Option<f64>) -> Arm {
         let known = HistogramSummary {
@@ -199,8 +202,8 @@ mod tests {
         }
     }
 
-    fn of_arms(arms: Vec<Arm>) -> Summary {
-        Summary { arms, ..Summary::default() }
+    fn of_arms(arms: Vec<Arm>) -> Run {
+        REPORTS.cleaned(Summary { arms, ..Summary::default() })
     }
 
     #[test]

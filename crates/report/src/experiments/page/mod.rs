@@ -13,10 +13,11 @@ use std::collections::BTreeMap;
 use tcptoll_model::page::critical::{Critical, critical};
 use tcptoll_model::page::forecast::simple_saving_us;
 use tcptoll_model::page::waterfall::{Phases, Request, Waterfall};
-use tcptoll_model::record::{Arm, PageLoads, Summary};
+use tcptoll_model::record::{Arm, PageLoads};
 
 use crate::number;
 use crate::own::{NONE, Own};
+use crate::run::Run;
 
 /// Its parts.
 pub(super) const OWN: Own = Own { text_after: strip::blocks, sections: picture::sections, ..NONE };
@@ -42,7 +43,7 @@ struct Drawn<'a> {
     loads: &'a PageLoads,
 }
 
-fn drawn(summary: &Summary) -> Vec<Drawn<'_>> {
+fn drawn(summary: &Run) -> Vec<Drawn<'_>> {
     let of = |arm| {
         let arm: &Arm = arm;
         let loads = arm.own.page.as_deref()?;

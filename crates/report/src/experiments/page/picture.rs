@@ -1,12 +1,12 @@
 //! A waterfall for the page: a bar for each request, a colour for each phase.
 
 use tcptoll_model::page::waterfall::{Request, Waterfall};
-use tcptoll_model::record::Summary;
 
 use super::{
     Drawn, PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, notes, outcome, rules,
 };
 use crate::own::{Item, Note, Picture, Section};
+use crate::run::Run;
 use crate::svg::{Anchor, Screen, Svg, for_both};
 use crate::{clean, number};
 
@@ -20,7 +20,7 @@ const NAMES: [(f64, usize); 2] = [(150.0, 24), (84.0, 13)];
 const ROWS: usize = 120;
 
 /// A section with a picture for each arm.
-pub(super) fn sections(summary: &Summary) -> Vec<Section> {
+pub(super) fn sections(summary: &Run) -> Vec<Section> {
     let all = drawn(summary);
     if all.is_empty() {
         return Vec::new();

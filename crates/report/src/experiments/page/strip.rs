@@ -1,12 +1,12 @@
 //! A waterfall with letters: a line for each request, a letter for a slice of time.
 
 use tcptoll_model::page::waterfall::{Request, Waterfall};
-use tcptoll_model::record::Summary;
 
 use super::{
     PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, notes, outcome, rules,
 };
 use crate::own::{Block, Tone};
+use crate::run::Run;
 use crate::{clean, figures, number};
 
 /// Arms that are shown; the page has all.
@@ -23,7 +23,7 @@ const BEHIND: usize = 9;
 const CELLS: [usize; 2] = [20, 100];
 
 /// The waterfalls.
-pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     let all = drawn(summary);
     let [least, most] = CELLS;
     let cells = width.saturating_sub(2 + NAME + 2 + 1 + BEHIND).min(most);

@@ -2,7 +2,9 @@ use tcptoll_model::page::waterfall::{Connection, LeftOut};
 use tcptoll_model::record::Summary;
 
 use super::*;
+use crate::REPORTS;
 use crate::own::{Block, Item};
+use crate::run::Run;
 
 fn request(known_us: u64, phases: Phases) -> Request {
     Request {
@@ -13,7 +15,7 @@ fn request(known_us: u64, phases: Phases) -> Request {
     }
 }
 
-fn summary(requests: Vec<Request>) -> Summary {
+fn summary(requests: Vec<Request>) -> Run {
     let waterfall = Waterfall {
         requests,
         connections: vec![Connection::default()],
@@ -34,10 +36,10 @@ fn summary(requests: Vec<Request>) -> Summary {
     };
     let mut arm = Arm { name: "<arm>".to_owned(), ..Arm::default() };
     arm.own.page = Some(Box::new(loads));
-    Summary { arms: vec![arm], ..Summary::default() }
+    REPORTS.cleaned(Summary { arms: vec![arm], ..Summary::default() })
 }
 
-fn text(summary: &Summary, width: usize) -> String {
+fn text(summary: &Run, width: usize) -> String {
     let line = |block: &Block| match block {
         Block::Line(pieces) => pieces.iter().map(|(_, text)| text.as_str()).collect(),
         Block::Prose(_, text, _) => text.clone(),
@@ -92,7 +94,7 @@ fn a_name_is_the_last_part_of_its_path() {
 fn the_rule_of_thumb_is_stated_for_arms_that_differ_in_keepalive_alone() {
     let phases = Phases { connect_us: 15_000, wait_us: 15_000, ..Phases::default() };
     let mut run = summary(vec![request(0, phases)]);
-    let arm = run.arms.remove(0);
+    let arm = run.summary.arms.remove(0);
     for (level, browser, connections) in
         [("on", "off", 6), ("off", "off", 21), ("on", "on", 6), ("off", "on", 21)]
     {
@@ -103,7 +105,7 @@ fn the_rule_of_thumb_is_stated_for_arms_that_differ_in_keepalive_alone() {
         let loads = arm.own.page.as_mut().unwrap();
         loads.waterfall.connections = vec![Connection::default(); connections];
         loads.spans_us = vec![if browser == "on" { 1e6 } else { 0.0 } + connections as f64 * 1e3];
-        run.arms.push(arm);
+        run.summary.arms.push(arm);
     }
     let rules = rules(&drawn(&run));
     assert_eq!(rules.len(), 2, "{rules:?}");

@@ -2,12 +2,13 @@
 //! one axis of time, with the steps of the retry ladders.
 
 use tcptoll_model::experiments::figures::{CONNECT, CONNECT_OF_FAILED, FIRST_BYTE};
-use tcptoll_model::record::{Arm, Queues, RetryLadder, Summary};
+use tcptoll_model::record::{Arm, Queues, RetryLadder};
 use tcptoll_model::stats::histogram::Histogram;
 
 use super::{before, connections, recorded};
 use crate::html::plot::{Frame, Plot, Scale};
 use crate::own::{Item, Picture};
+use crate::run::Run;
 use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::{clean, number};
 
@@ -60,7 +61,7 @@ fn bars(arm: &Arm, names: &[&str]) -> Vec<(i32, u64)> {
     counts.into_iter().collect()
 }
 
-fn rows(summary: &Summary) -> Vec<Row<'_>> {
+fn rows(summary: &Run) -> Vec<Row<'_>> {
     let of = |(at, arm, queues)| {
         let connected = bars(arm, &[CONNECT.name, CONNECT_OF_FAILED.name]);
         let served = bars(arm, &[FIRST_BYTE.name]);
@@ -72,7 +73,7 @@ fn rows(summary: &Summary) -> Vec<Row<'_>> {
 }
 
 /// The picture; `None` where no arm has a whole distribution.
-pub(super) fn picture(summary: &Summary) -> Option<Picture> {
+pub(super) fn picture(summary: &Run) -> Option<Picture> {
     let rows = rows(summary);
     if rows.iter().all(Row::is_empty) {
         return None;
@@ -205,7 +206,7 @@ fn labels(plot: &mut Plot, row: &Row<'_>, (above, below): (f64, f64)) {
     }
 }
 
-fn caption(summary: &Summary, rows: &[Row<'_>]) -> String {
+fn caption(summary: &Run, rows: &[Row<'_>]) -> String {
     let mut said = vec![
         "Bars count connections (log): first byte received above the line, connected below it."
             .to_owned(),
@@ -240,7 +241,7 @@ fn waited(queues: &Queues) -> Option<String> {
 }
 
 /// Steps that connections waited for, next to the drops that the kernel counted.
-pub(super) fn table(summary: &Summary) -> Option<Item> {
+pub(super) fn table(summary: &Run) -> Option<Item> {
     let rows: Vec<Vec<String>> = recorded(summary)
         .into_iter()
         .flat_map(|(_, arm, queues)| {

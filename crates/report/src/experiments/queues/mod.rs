@@ -11,9 +11,10 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use tcptoll_model::record::{Arm, Queues, Summary};
+use tcptoll_model::record::{Arm, Queues};
 
 use crate::own::{Failed, Item, NONE, Own, Picture, Section};
+use crate::run::Run;
 use crate::{figures, number};
 
 /// The parts of an experiment about queues.
@@ -33,16 +34,16 @@ fn failed(Failed { failed, tried }: Failed) -> String {
 }
 
 /// Arms that recorded their queues, with their places.
-fn recorded(summary: &Summary) -> Vec<(usize, &Arm, &Queues)> {
+fn recorded(summary: &Run) -> Vec<(usize, &Arm, &Queues)> {
     let arms = summary.arms.iter().enumerate();
     arms.filter_map(|(at, arm)| Some((at, arm, arm.own.queues.as_deref()?))).collect()
 }
 
-fn picture(summary: &Summary) -> Option<Picture> {
+fn picture(summary: &Run) -> Option<Picture> {
     ladder::picture(summary)
 }
 
-fn sections(summary: &Summary) -> Vec<Section> {
+fn sections(summary: &Run) -> Vec<Section> {
     let mut waited = vec![Item::Lead];
     waited.extend(ladder::table(summary));
     let told: Vec<Item> = outcomes::picture(summary).map(Item::Picture).into_iter().collect();
@@ -74,7 +75,7 @@ fn told_shortly(outcome: &str) -> &str {
 }
 
 /// `backlog 16: ` where there are several arms.
-fn before(summary: &Summary, arm: &Arm) -> String {
+fn before(summary: &Run, arm: &Arm) -> String {
     if summary.arms.len() > 1 { format!("{}: ", arm.name) } else { String::new() }
 }
 

@@ -1,10 +1,11 @@
 //! What were clients told, and when? Each outcome of each arm on one axis of time.
 
-use tcptoll_model::record::{Outcome, Summary};
+use tcptoll_model::record::Outcome;
 
 use super::{before, connections, recorded, told, told_shortly};
 use crate::html::plot::{Frame, Plot, Scale};
 use crate::own::Picture;
+use crate::run::Run;
 use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::{clean, number};
 
@@ -18,7 +19,7 @@ struct Row<'a> {
     times: &'a Outcome,
 }
 
-fn rows(summary: &Summary) -> Vec<Row<'_>> {
+fn rows(summary: &Run) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     for (at, arm, queues) in recorded(summary) {
         // Those that were served first.
@@ -37,7 +38,7 @@ fn rows(summary: &Summary) -> Vec<Row<'_>> {
 }
 
 /// The picture; `None` where no outcome was recorded.
-pub(super) fn picture(summary: &Summary) -> Option<Picture> {
+pub(super) fn picture(summary: &Run) -> Option<Picture> {
     let rows = rows(summary);
     (!rows.is_empty()).then(|| Picture {
         both_svg: for_both("Outcomes of connections by time", |screen| draw(&rows, screen)),
@@ -100,7 +101,7 @@ fn tooltip(row: &Row<'_>) -> String {
 }
 
 /// What those that failed were told, of up to three outcomes.
-fn caption(summary: &Summary, rows: &[Row<'_>]) -> String {
+fn caption(summary: &Run, rows: &[Row<'_>]) -> String {
     let of = |row: &Row<'_>| {
         let arm = summary.arms.get(row.at)?;
         let were = if row.times.count == 1 { "was" } else { "were" };

@@ -1,12 +1,13 @@
 //! How did the queues of an arm go over time? Accept queue and half-open requests against their
 //! limits, and the packets that were dropped, below each other on one axis of time.
 
-use tcptoll_model::record::{Arm, ListenerQueue, Queues, Series, Summary};
+use tcptoll_model::record::{Arm, ListenerQueue, Queues, Series};
 
 use super::recorded;
 use crate::html::plot::{self, Frame, Plot, Scale};
 use crate::number;
 use crate::own::{Item, Picture, Section};
+use crate::run::Run;
 use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 
 /// Most places of a panel that have a tooltip.
@@ -68,7 +69,7 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
 }
 
 /// A picture per arm that recorded a queue over time.
-pub(super) fn sections(summary: &Summary) -> Vec<Section> {
+pub(super) fn sections(summary: &Run) -> Vec<Section> {
     let of = |(at, arm, queues): (usize, &Arm, &Queues)| {
         let panels = panels(queues);
         (!panels.is_empty()).then(|| (at, vec![Item::Picture(picture(at, arm, queues, &panels))]))

@@ -2,8 +2,10 @@ use tcptoll_model::record::{DropBalance, ListenerQueue, Outcome, RetryLadder, Se
 use tcptoll_model::stats::histogram::Histogram;
 
 use super::*;
+use crate::REPORTS;
 use crate::clean;
 use crate::own::Block;
+use crate::run::Run;
 
 fn series(values: &[f64]) -> Series {
     let points = values.iter().enumerate();
@@ -78,13 +80,17 @@ fn arm(name: &str, limit: u32, waited: u64) -> Arm {
     }
 }
 
-fn two() -> Summary {
+fn two() -> Run {
     let arms = vec![arm("backlog 128", 128, 246), arm("backlog 1024", 1_024, 0)];
-    Summary { experiment: "accept-queue".into(), arms, ..Summary::default() }
+    run(arms)
+}
+
+fn run(arms: Vec<Arm>) -> Run {
+    REPORTS.cleaned(Summary { experiment: "accept-queue".into(), arms, ..Summary::default() })
 }
 
 /// The terminal's lines, without their tones.
-fn lines(summary: &Summary, width: usize) -> Vec<String> {
+fn lines(summary: &Run, width: usize) -> Vec<String> {
     let of = |block: Block| match block {
         Block::Line(pieces) => vec![pieces.into_iter().map(|(_, text)| text).collect()],
         Block::Lines(lines, _) => lines.heads.into_iter().chain(lines.rows).collect(),
@@ -123,7 +129,7 @@ fn each_outcome_has_its_row_and_the_caption_says_what_those_that_failed_were_tol
     let expected = "backlog 128: 20 connections were reset (median: 20.0 ms). backlog 128: 30 \
                     connections timed out before the first byte (median: 3.00 s).";
     assert!(picture.caption.starts_with(expected), "{}", picture.caption);
-    let well = Summary { arms: vec![arm("a", 1_024, 0)], ..two() };
+    let well = run(vec![arm("a", 1_024, 0)]);
     let caption = outcomes::picture(&well).unwrap().caption;
     assert!(caption.starts_with("Every connection was served in the end."), "{caption}");
 }
@@ -158,17 +164,17 @@ fn a_terminal_shows_each_queue_as_a_line_within_its_width_and_a_full_block_is_a_
     }
     let told = lines(&two(), 80).join("\n");
     assert!(told.contains("no first byte") && told.contains("reset"), "{told}");
-    let well = Summary { arms: vec![arm("a", 1_024, 0)], ..two() };
+    let well = run(vec![arm("a", 1_024, 0)]);
     assert!(!lines(&well, 80).join("\n").contains("outcomes for clients"));
 }
 
 #[test]
 fn a_record_without_queues_has_no_picture_and_no_lines() {
-    let bare = Summary { arms: vec![Arm { name: "a".into(), ..Arm::default() }], ..two() };
+    let bare = run(vec![Arm { name: "a".into(), ..Arm::default() }]);
     assert!(ladder::picture(&bare).is_none() && outcomes::picture(&bare).is_none());
     assert!(ladder::table(&bare).is_none() && lines(&bare, 80).is_empty());
     assert!(over_time::sections(&bare).iter().all(|section| section.items.is_empty()));
     let empty = Arm { own: Box::<Queues>::default().into(), ..Arm::default() };
-    let empty = Summary { arms: vec![empty], ..two() };
+    let empty = run(vec![empty]);
     assert!(lines(&empty, 80).is_empty() && ladder::picture(&empty).is_none());
 }

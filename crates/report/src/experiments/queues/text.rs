@@ -1,12 +1,13 @@
 //! What does a terminal show of queues? Each queue over time as a line of blocks, and what clients were
 //! told.
 
-use tcptoll_model::record::{Arm, ListenerQueue, Outcome, Queues, Series, Summary};
+use tcptoll_model::record::{Arm, ListenerQueue, Outcome, Queues, Series};
 
 use super::over_time::busy_until;
 use super::{recorded, told_shortly};
 use crate::layout::{Align, Column, lay_out};
 use crate::own::{Block, Tone};
+use crate::run::Run;
 use crate::{clean, number};
 
 /// Arms whose queue is drawn; more would push the answer off the screen.
@@ -25,7 +26,7 @@ const LINE: (usize, usize) = (16, 60);
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// After the figures.
-pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     let arms = recorded(summary);
     let mut blocks = over_time(&arms, width);
     blocks.extend(outcomes(&arms, width));

@@ -2,11 +2,12 @@
 //! link to under load.
 
 use tcptoll_model::experiments::figures::GOODPUT;
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::Arm;
 
 use super::limits::quiet_rtt_us;
 use crate::html::plot::{Frame, Plot, Scale};
 use crate::own::Picture;
+use crate::run::Run;
 use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::{clean, number, rounds};
 
@@ -42,7 +43,7 @@ fn row<'a>(at: usize, arm: &'a Arm, loaded: &str) -> Option<Row<'a>> {
 
 /// The picture; `None` with fewer than two arms that have both. `loaded` is the metric of the round trip
 /// under load.
-pub(super) fn picture(summary: &Summary, loaded: &str) -> Option<Picture> {
+pub(super) fn picture(summary: &Run, loaded: &str) -> Option<Picture> {
     let arms = summary.arms.iter().enumerate();
     let rows: Vec<Row<'_>> = arms.filter_map(|(at, arm)| row(at, arm, loaded)).collect();
     (2..=ARMS).contains(&rows.len()).then_some(())?;

@@ -1,9 +1,10 @@
 //! Which arms belong on one line? A metric over the levels of a size, a line per combination of
 //! everything else.
 
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::Arm;
 
 use super::Size;
+use crate::run::Run;
 use crate::svg::arm_class;
 use crate::{published, rounds};
 
@@ -86,7 +87,7 @@ pub(super) struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     /// The metric over the levels of a size; `None` with fewer than two of them.
-    pub(super) fn of(summary: &'a Summary, size: Size, shown: Shown) -> Option<Self> {
+    pub(super) fn of(summary: &'a Run, size: Size, shown: Shown) -> Option<Self> {
         let rate = rounds::unit(summary, shown.metric) == "bytes/s";
         let factor = if rate { 8.0 } else { 1.0 };
         let mut lines: Vec<Line<'a>> = Vec::new();

@@ -15,10 +15,10 @@ mod time;
 mod tests;
 
 use tcptoll_model::experiments::figures::{GOODPUT, LATENCY};
-use tcptoll_model::record::Summary;
 
 use crate::own::{Item, Picture, Section};
 use crate::rounds;
+use crate::run::Run;
 
 use lines::{Lines, Shown};
 
@@ -54,7 +54,7 @@ struct Size {
 }
 
 /// Goodput over each size that has levels, then latency over them.
-fn over(summary: &Summary) -> Vec<Lines<'_>> {
+fn over(summary: &Run) -> Vec<Lines<'_>> {
     let shown = [
         Shown { metric: GOODPUT.name, words: "goodput" },
         Shown { metric: "latency_us_p50", words: LATENCY.words },
@@ -64,18 +64,18 @@ fn over(summary: &Summary) -> Vec<Lines<'_>> {
 }
 
 /// The first of these.
-pub(super) fn picture(summary: &Summary) -> Option<Picture> {
+pub(super) fn picture(summary: &Run) -> Option<Picture> {
     over(summary).first().map(over::picture)
 }
 
 /// Whether the first of these shows the metric of the run.
-pub(super) fn leads(summary: &Summary) -> bool {
+pub(super) fn leads(summary: &Run) -> bool {
     let shown = over(summary).first().map(|lines| lines.shown.metric);
     shown.is_some() && shown == rounds::metric(summary)
 }
 
 /// The others, and what is compared per arm; `loaded` is the metric of a round trip under load.
-pub(super) fn sections(summary: &Summary, loaded: Option<&str>) -> Vec<Section> {
+pub(super) fn sections(summary: &Run, loaded: Option<&str>) -> Vec<Section> {
     let lines = over(summary);
     let mut goodput = vec![Item::Lead];
     goodput.extend(lines.iter().skip(1).map(|lines| Item::Picture(over::picture(lines))));
@@ -89,6 +89,6 @@ pub(super) fn sections(summary: &Summary, loaded: Option<&str>) -> Vec<Section> 
 }
 
 /// How the arms went over time.
-pub(super) fn details(summary: &Summary) -> Vec<Section> {
+pub(super) fn details(summary: &Run) -> Vec<Section> {
     vec![Section { title: "Over time", items: time::items(summary) }]
 }

@@ -5,6 +5,8 @@ use tcptoll_model::stats::HistogramSummary;
 use tcptoll_model::units::parse_size;
 
 use super::*;
+use crate::REPORTS;
+use crate::run::Run;
 
 /// A round trip under load.
 const LOADED: &str = "loaded_rtt_us";
@@ -43,18 +45,18 @@ fn windowed(levels: &[(&str, &str)], window: f64) -> Arm {
     Arm { own: transfer.into(), ..arm(levels, goodput) }
 }
 
-fn of(experiment: &str, arms: Vec<Arm>) -> Summary {
-    Summary { experiment: experiment.into(), arms, ..Summary::default() }
+fn of(experiment: &str, arms: Vec<Arm>) -> Run {
+    REPORTS.cleaned(Summary { experiment: experiment.into(), arms, ..Summary::default() })
 }
 
-fn windows() -> Summary {
+fn windows() -> Run {
     let arms = ["64K", "16K", "1M"]
         .map(|level| windowed(&[("window", level)], parse_size(level).unwrap() as f64 * 1.15));
     let auto = windowed(&[("window", "auto")], 6e6);
     of("stream", arms.into_iter().chain([auto]).collect())
 }
 
-fn messages() -> Summary {
+fn messages() -> Run {
     let goodput = |level: &str, nagle: &str| {
         let bytes = parse_size(level).unwrap() as f64;
         (bytes / if nagle == "on" { 0.5e-6 } else { 2e-6 }).min(LINK)
@@ -110,7 +112,7 @@ fn one_level_makes_no_picture() {
 #[test]
 fn several_streams_have_a_window_each() {
     let mut summary = windows();
-    for arm in &mut summary.arms {
+    for arm in &mut summary.summary.arms {
         arm.own.transfer.as_mut().unwrap().connections = 4;
     }
     let lines = over(&summary);
@@ -170,7 +172,7 @@ fn the_heat_map_has_a_cell_per_size_and_way_with_its_figure() {
         "From 1K on, the ways of sending are within 5 % of each other. Cells: percent of the \
          greatest goodput, 941 Mbit/s."
     );
-    let nagle_alone = of("messages", messages().arms.into_iter().step_by(2).collect());
+    let nagle_alone = of("messages", messages().summary.arms.into_iter().step_by(2).collect());
     assert!(heat::picture(&over(&nagle_alone)[0]).is_none());
 }
 
@@ -203,7 +205,7 @@ fn exchanges_show_latency_over_size_up_to_the_99th_percentile() {
 #[test]
 fn published_figures_stand_beside_the_measured_ones() {
     let mut summary = windows();
-    summary.published = vec![Published {
+    summary.summary.published = vec![Published {
         arm: "window 64K".into(),
         metric: GOODPUT.name.into(),
         value: 116e6,
@@ -218,7 +220,10 @@ fn published_figures_stand_beside_the_measured_ones() {
 
 #[test]
 fn the_picture_leads_a_run_in_rounds_only_where_it_shows_the_metric_of_the_run() {
-    let about = |metric: &str, summary| Summary { primary_metric: Some(metric.into()), ..summary };
+    let about = |metric: &str, mut run: Run| {
+        run.summary.primary_metric = Some(metric.into());
+        run
+    };
     assert!(leads(&about(GOODPUT.name, windows())));
     assert!(!leads(&about("messages_per_s", messages())));
     assert!(!leads(&about(GOODPUT.name, of("stream", Vec::new()))));
@@ -228,7 +233,7 @@ fn the_picture_leads_a_run_in_rounds_only_where_it_shows_the_metric_of_the_run()
 fn round_trips_under_load_stand_next_to_goodput() {
     let mut summary = windows();
     assert!(beside::picture(&summary, LOADED).is_none());
-    for (arm, us) in summary.arms.iter_mut().zip([10e3, 10e3, 10.2e3, 51e3]) {
+    for (arm, us) in summary.summary.arms.iter_mut().zip([10e3, 10e3, 10.2e3, 51e3]) {
         arm.metrics.insert(LOADED.to_owned(), metric(us, "us"));
     }
     let picture = beside::picture(&summary, LOADED).unwrap();
@@ -245,7 +250,7 @@ fn series_are_drawn_below_each_other_with_what_was_recorded() {
     let mut summary = windows();
     assert!(time::items(&summary).is_empty());
     let points = (0..50).map(|at| [f64::from(at) * 0.1, 9e3, 10e3, 12e3]).collect();
-    summary.arms[0].series.insert("rtt_us".into(), Series { points });
+    summary.summary.arms[0].series.insert("rtt_us".into(), Series { points });
     let items = time::items(&summary);
     let [Item::Arms(arms)] = items.as_slice() else { panic!("one list of arms") };
     let [(0, of_arm)] = arms.as_slice() else { panic!("one arm") };
@@ -257,8 +262,8 @@ fn series_are_drawn_below_each_other_with_what_was_recorded() {
 #[test]
 fn nothing_that_is_no_figure_is_drawn() {
     let mut summary = windows();
-    summary.arms[0].metrics.get_mut(GOODPUT.name).unwrap().value = 0.0;
-    for transfer in summary.arms.iter_mut().filter_map(|arm| arm.own.transfer.as_mut()) {
+    summary.summary.arms[0].metrics.get_mut(GOODPUT.name).unwrap().value = 0.0;
+    for transfer in summary.summary.arms.iter_mut().filter_map(|arm| arm.own.transfer.as_mut()) {
         transfer.quiet_rtt_us = Some(0.0);
         transfer.link_bytes_per_s = Some(f64::NAN);
     }

@@ -1,12 +1,13 @@
 //! How did an arm go over time? Goodput, congestion window and round trip below each other on one axis
 //! of time.
 
-use tcptoll_model::record::{Arm, Series, Summary};
+use tcptoll_model::record::{Arm, Series};
 
 use super::limits::{link, quiet_rtt_us};
 use crate::html::plot::{self, Frame, Plot, Scale};
 use crate::number;
 use crate::own::{Item, Picture};
+use crate::run::Run;
 use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 
 /// What is drawn of an arm, where it was recorded.
@@ -78,7 +79,7 @@ fn drawn(arm: &Arm) -> Vec<Drawn<'_>> {
 }
 
 /// A picture per arm that has any of the series.
-pub(super) fn items(summary: &Summary) -> Vec<Item> {
+pub(super) fn items(summary: &Run) -> Vec<Item> {
     let of = |(at, arm): (usize, &Arm)| {
         let drawn = drawn(arm);
         (!drawn.is_empty()).then(|| (at, vec![Item::Picture(picture(at, arm, &drawn))]))

@@ -1,12 +1,13 @@
 //! The CPU of connect(2) over the ports in use, a line per arm, with the cliff that was expected and the
 //! end of each range as vertical lines.
 
-use tcptoll_model::record::{Arm, PortPoint, PortUse, Summary};
+use tcptoll_model::record::{Arm, PortPoint, PortUse};
 
 use super::{of, ports, times};
 use crate::html::plot::{self, Frame, Plot, Scale};
 use crate::number;
 use crate::own::Picture;
+use crate::run::Run;
 use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 
 /// More lines than this cannot be told apart.
@@ -39,7 +40,7 @@ struct Mark {
     text: String,
 }
 
-fn lines(summary: &Summary) -> Vec<Line<'_>> {
+fn lines(summary: &Run) -> Vec<Line<'_>> {
     let line = |(at, arm)| {
         let used: &PortUse = of(arm)?;
         let drawn = |point: &&PortPoint| point.connections > 0 && point.connect_cpu_us > 0.0;
@@ -50,7 +51,7 @@ fn lines(summary: &Summary) -> Vec<Line<'_>> {
 }
 
 /// The picture; `None` if no arm has a line.
-pub(super) fn picture(summary: &Summary) -> Option<Picture> {
+pub(super) fn picture(summary: &Run) -> Option<Picture> {
     let lines = lines(summary);
     (!lines.is_empty()).then(|| Picture {
         both_svg: for_both("CPU of connect(2) over local ports in use", |screen| {
@@ -167,7 +168,7 @@ fn one(plot: &mut Plot, line: &Line<'_>, wide: bool) {
 }
 
 /// One sentence for the highest cliff, one for arms without one.
-fn caption(summary: &Summary, lines: &[Line<'_>]) -> String {
+fn caption(summary: &Run, lines: &[Line<'_>]) -> String {
     let several = summary.arms.len() > 1;
     let with = lines.iter().filter_map(|line| Some((line, line.used.cliff?)));
     let highest = with.max_by(|(_, a), (_, b)| a.factor().total_cmp(&b.factor()));

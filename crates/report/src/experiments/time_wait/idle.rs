@@ -1,10 +1,11 @@
 //! The idle CPU of the client over the rate that was reached: a point per arm, published figures hollow.
 
 use tcptoll_model::experiments::time_wait::{IDLE_SHARE, RATE};
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::Arm;
 
 use crate::html::plot::{Frame, Plot, Scale};
 use crate::own::Picture;
+use crate::run::Run;
 use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::{clean, number, published, rounds};
 
@@ -28,7 +29,7 @@ struct Point<'a> {
     published: Option<(f64, f64, &'a str)>,
 }
 
-fn points(summary: &Summary) -> Vec<Point<'_>> {
+fn points(summary: &Run) -> Vec<Point<'_>> {
     let of = |at: usize, arm| -> Option<Point<'_>> {
         let (rate, idle) =
             (rounds::measured(arm, RATE.name)?, rounds::measured(arm, IDLE_SHARE.name)?);
@@ -45,7 +46,7 @@ fn points(summary: &Summary) -> Vec<Point<'_>> {
 }
 
 /// The picture; `None` with fewer than two arms that have both figures.
-pub(super) fn picture(summary: &Summary) -> Option<Picture> {
+pub(super) fn picture(summary: &Run) -> Option<Picture> {
     let points = points(summary);
     (points.len() > 1).then(|| Picture {
         both_svg: for_both("Idle CPU of the client over operations per second", |screen| {

@@ -9,10 +9,11 @@ mod tests;
 mod time;
 
 use tcptoll_model::experiments::time_wait::supply::Supply;
-use tcptoll_model::record::{Arm, PortUse, Summary};
+use tcptoll_model::record::{Arm, PortUse};
 
 use crate::number;
 use crate::own::{Failed, Item, NONE, Own, Picture, Section};
+use crate::run::Run;
 
 /// Its parts.
 pub(super) const OWN: Own = Own {
@@ -109,11 +110,11 @@ fn counted(arm: &Arm) -> Vec<[String; 2]> {
     rows
 }
 
-fn picture(summary: &Summary) -> Option<Picture> {
+fn picture(summary: &Run) -> Option<Picture> {
     curve::picture(summary).or_else(|| time::picture(summary))
 }
 
-fn sections(summary: &Summary) -> Vec<Section> {
+fn sections(summary: &Run) -> Vec<Section> {
     let over_time = time::picture(summary).filter(|_| curve::picture(summary).is_some());
     vec![
         Section { title: "Cost by ports in use", items: vec![Item::Lead] },

@@ -1,10 +1,11 @@
 //! The curve on a terminal: a line of bars per arm, from no port in use to the last, and a mark where the
 //! cliff was expected.
 
-use tcptoll_model::record::{Arm, PortUse, Summary};
+use tcptoll_model::record::{Arm, PortUse};
 
 use super::{of, ports};
 use crate::own::{Block, Tone};
+use crate::run::Run;
 use crate::{clean, number};
 
 /// Most arms that have a line.
@@ -28,7 +29,7 @@ struct Line<'a> {
 }
 
 /// What the terminal shows after the figures.
-pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     let drawn = |arm: &Arm| of(arm).is_some_and(|used| costs(used).count() > 1);
     let arms: Vec<&Arm> = summary.arms.iter().filter(|arm| drawn(arm)).take(ARMS).collect();
     let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();

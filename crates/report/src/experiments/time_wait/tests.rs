@@ -3,7 +3,9 @@ use tcptoll_model::ports::PortForecast;
 use tcptoll_model::record::{Arm, Cliff, Metric, PortPoint, PortUse, Series, Summary};
 
 use super::*;
+use crate::REPORTS;
 use crate::own::Block;
+use crate::run::Run;
 
 fn point(ports: f64, connect_cpu_us: f64) -> PortPoint {
     PortPoint { ports, connections: 100, connect_cpu_us, connect_us: 90.0, failed: 0 }
@@ -43,9 +45,9 @@ fn arm(name: &str, step: bool) -> Arm {
     }
 }
 
-fn summary(arms: Vec<Arm>) -> Summary {
+fn summary(arms: Vec<Arm>) -> Run {
     let experiment = "time-wait".to_owned();
-    Summary { arms, experiment, ..Summary::default() }
+    REPORTS.cleaned(Summary { arms, experiment, ..Summary::default() })
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! How did the arms go over time? Idle CPU, busy workers, operations, failures and ports in use below
 //! each other on one axis of time, a line per arm.
 
-use tcptoll_model::record::{Arm, PortUse, Series, Summary};
+use tcptoll_model::record::{Arm, PortUse, Series};
 
 use super::{of, ports};
 use crate::html::plot::{self, Frame, Plot, Scale};
 use crate::number;
 use crate::own::Picture;
+use crate::run::Run;
 use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 
 /// More lines than this cannot be told apart.
@@ -66,7 +67,7 @@ struct Panel {
 /// A line of a panel: the arm's place, the arm, its series.
 type Line<'a> = (usize, &'a Arm, &'a Series);
 
-fn panels(summary: &Summary) -> Vec<(Panel, Vec<Line<'_>>)> {
+fn panels(summary: &Run) -> Vec<(Panel, Vec<Line<'_>>)> {
     let of_panel = |panel: Panel| {
         let lines: Vec<Line<'_>> = summary
             .arms
@@ -84,7 +85,7 @@ fn panels(summary: &Summary) -> Vec<(Panel, Vec<Line<'_>>)> {
 }
 
 /// The picture; `None` if nothing was recorded over time.
-pub(super) fn picture(summary: &Summary) -> Option<Picture> {
+pub(super) fn picture(summary: &Run) -> Option<Picture> {
     let panels = panels(summary);
     let mut drawn: Vec<usize> =
         panels.iter().flat_map(|(_, lines)| lines).map(|(at, ..)| *at).collect();
@@ -101,7 +102,7 @@ pub(super) fn picture(summary: &Summary) -> Option<Picture> {
 }
 
 /// When ports are expected to run out, s, each once.
-fn forecasts(summary: &Summary) -> Vec<(usize, f64)> {
+fn forecasts(summary: &Run) -> Vec<(usize, f64)> {
     let mut all: Vec<(usize, f64)> = Vec::new();
     for (at, arm) in summary.arms.iter().enumerate() {
         let Some(s) = of(arm).and_then(|used| used.lasts_expected_s) else { continue };
@@ -153,7 +154,7 @@ fn draw(panels: &[(Panel, Vec<Line<'_>>)], forecasts: &[(usize, f64)], screen: S
     svg
 }
 
-fn caption(summary: &Summary, forecasts: &[(usize, f64)]) -> String {
+fn caption(summary: &Run, forecasts: &[(usize, f64)]) -> String {
     let ends = |series: &Series| Some((series.points.first()?[2], series.points.last()?[2]));
     let fell = summary.arms.iter().filter_map(|arm| {
         let (first, last) = ends(of(arm)?.idle_share.as_ref()?)?;

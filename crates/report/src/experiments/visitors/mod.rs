@@ -7,11 +7,12 @@ mod strip;
 mod tests;
 
 use tcptoll_model::experiments::visitors::{FIRST, NEXT};
-use tcptoll_model::record::{Arm, Series, SiteVisits, Summary};
+use tcptoll_model::record::{Arm, Series, SiteVisits};
 
 use crate::over_time::bins;
 use crate::over_time::stack::{Level, Line, Panel, Stack};
 use crate::own::{Item, NONE, Own, Picture, Section};
+use crate::run::Run;
 use crate::svg::{arm_class, for_both};
 use crate::{clean, figures, number};
 
@@ -29,7 +30,7 @@ struct Drawn<'a> {
     visits: &'a SiteVisits,
 }
 
-fn drawn(summary: &Summary) -> Vec<Drawn<'_>> {
+fn drawn(summary: &Run) -> Vec<Drawn<'_>> {
     let arms = summary.arms.iter().enumerate();
     arms.filter_map(|(at, arm)| {
         let visits = arm.own.site_visits.as_deref()?;
@@ -68,7 +69,7 @@ fn limit(visits: &SiteVisits) -> Level {
 }
 
 /// Workers that hold a connection and page times, a line per arm.
-fn picture(summary: &Summary) -> Option<Picture> {
+fn picture(summary: &Run) -> Option<Picture> {
     let mut drawn = drawn(summary);
     let more = drawn.len().saturating_sub(ARMS);
     drawn.truncate(ARMS);
@@ -142,12 +143,12 @@ fn caption(drawn: &[Drawn<'_>], more: usize) -> String {
 }
 
 /// The picture of all arms, where the page did not begin with it.
-fn sections(_: &Summary) -> Vec<Section> {
+fn sections(_: &Run) -> Vec<Section> {
     vec![Section { title: "The server over time", items: vec![Item::Lead] }]
 }
 
 /// Each arm with its panels.
-fn details(summary: &Summary) -> Vec<Section> {
+fn details(summary: &Run) -> Vec<Section> {
     let arms: Vec<(usize, Vec<Item>)> =
         drawn(summary).iter().map(|one| (one.at, vec![Item::Picture(one_arm(*one))])).collect();
     let items = if arms.is_empty() { Vec::new() } else { vec![Item::Arms(arms)] };

@@ -1,17 +1,18 @@
 //! How is a server over time drawn with letters? Workers that hold a connection, then page times.
 
-use tcptoll_model::record::{Series, Summary};
+use tcptoll_model::record::Series;
 
 use super::{Drawn, drawn, pages_of};
 use crate::over_time::strips::{self, HEIGHTS, NAME, cut, heading, letters, row};
 use crate::own::{Block, Tone};
+use crate::run::Run;
 use crate::{clean, figures, number};
 
 /// Arms that are shown; the page has all.
 const SHOWN: usize = 6;
 
 /// Both strips of each arm.
-pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     let mut all = drawn(summary);
     let Some(cells) = strips::cells(width).filter(|_| !all.is_empty()) else { return Vec::new() };
     let more = all.len().saturating_sub(SHOWN);

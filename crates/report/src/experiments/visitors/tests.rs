@@ -1,5 +1,9 @@
+use tcptoll_model::record::Summary;
+
 use super::*;
+use crate::REPORTS;
 use crate::own::Block;
+use crate::run::Run;
 
 fn arm(name: &str, busy: f64, killed: u64) -> Arm {
     let series = |value: f64| Series {
@@ -31,8 +35,8 @@ fn arm(name: &str, busy: f64, killed: u64) -> Arm {
     Arm { name: name.to_owned(), own: Box::new(visits).into(), ..Arm::default() }
 }
 
-fn summary(arms: Vec<Arm>) -> Summary {
-    Summary { experiment: "visitors".to_owned(), arms, ..Summary::default() }
+fn summary(arms: Vec<Arm>) -> Run {
+    REPORTS.cleaned(Summary { experiment: "visitors".to_owned(), arms, ..Summary::default() })
 }
 
 #[test]

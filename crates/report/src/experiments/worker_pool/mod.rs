@@ -9,11 +9,12 @@ mod strip;
 mod tests;
 
 use tcptoll_model::experiments::worker_pool::{BACKEND, LOCAL, LOCAL_LATENCY};
-use tcptoll_model::record::{Arm, RequestGroup, Series, Summary, WorkerPool};
+use tcptoll_model::record::{Arm, RequestGroup, Series, WorkerPool};
 
 use crate::over_time::bins;
 use crate::over_time::stack::{Level, Line, Panel, Stack};
 use crate::own::{Item, NONE, Own, Picture, Section};
+use crate::run::Run;
 use crate::svg::{arm_class, for_both};
 use crate::{clean, number};
 
@@ -39,7 +40,7 @@ struct Drawn<'a> {
     pool: &'a WorkerPool,
 }
 
-fn drawn(summary: &Summary) -> Vec<Drawn<'_>> {
+fn drawn(summary: &Run) -> Vec<Drawn<'_>> {
     let of = |(at, arm)| Some(Drawn { at, arm, pool: of(arm)? });
     summary.arms.iter().enumerate().filter_map(of).collect()
 }
@@ -59,7 +60,7 @@ fn last(pool: &WorkerPool) -> f64 {
 }
 
 /// Busy workers and the latency of requests that need no backend, a line per arm.
-fn picture(summary: &Summary) -> Option<Picture> {
+fn picture(summary: &Run) -> Option<Picture> {
     let mut drawn = drawn(summary);
     let more = drawn.len().saturating_sub(ARMS);
     drawn.truncate(ARMS);
@@ -139,12 +140,12 @@ fn caption(drawn: &[Drawn<'_>], more: usize) -> String {
 }
 
 /// The picture of all arms, where the page did not begin with it.
-fn sections(_: &Summary) -> Vec<Section> {
+fn sections(_: &Run) -> Vec<Section> {
     vec![Section { title: "The pool over time", items: vec![Item::Lead] }]
 }
 
 /// Each arm with its panels.
-fn details(summary: &Summary) -> Vec<Section> {
+fn details(summary: &Run) -> Vec<Section> {
     let arms: Vec<(usize, Vec<Item>)> =
         drawn(summary).iter().map(|one| (one.at, vec![Item::Picture(one_arm(*one))])).collect();
     let items = if arms.is_empty() { Vec::new() } else { vec![Item::Arms(arms)] };

@@ -2,18 +2,18 @@
 //! workers, then the latency of requests that need no backend.
 
 use tcptoll_model::experiments::worker_pool::LOCAL;
-use tcptoll_model::record::Summary;
 
 use super::{Drawn, drawn, last};
 use crate::over_time::strips::{self, NAME, cut, heading, letters, row};
 use crate::own::{Block, Tone};
+use crate::run::Run;
 use crate::{clean, figures, number};
 
 /// Arms that are shown; the page has all.
 const SHOWN: usize = 8;
 
 /// Both strips of each arm.
-pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     let mut all = drawn(summary);
     let Some(cells) = strips::cells(width).filter(|_| !all.is_empty()) else { return Vec::new() };
     let more = all.len().saturating_sub(SHOWN);

@@ -1,7 +1,11 @@
 use std::collections::BTreeMap;
 
+use tcptoll_model::record::Summary;
+
 use super::*;
+use crate::REPORTS;
 use crate::own::Block;
+use crate::run::Run;
 
 /// 5 s with a stall from 1 s to 3 s.
 fn arm(name: &str, busy: f64, during_us: f64) -> Arm {
@@ -38,8 +42,8 @@ fn arm(name: &str, busy: f64, during_us: f64) -> Arm {
     Arm { name: name.into(), own: Box::new(pool).into(), ..Arm::default() }
 }
 
-fn run(arms: Vec<Arm>) -> Summary {
-    Summary { experiment: "worker-pool".into(), arms, ..Summary::default() }
+fn run(arms: Vec<Arm>) -> Run {
+    REPORTS.cleaned(Summary { experiment: "worker-pool".into(), arms, ..Summary::default() })
 }
 
 fn lines(blocks: Vec<Block>) -> Vec<String> {

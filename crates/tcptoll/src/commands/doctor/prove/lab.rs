@@ -10,6 +10,7 @@ use tcptoll_engine::runner::Run;
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_model::diagnosis::Diagnosis;
 use tcptoll_model::doctor::{Filled, Proof, ProofVerdict, failures, judge, prove_command};
+use tcptoll_model::experiments::SPECS;
 
 use super::{Request, templates};
 use crate::exit::Status;
@@ -80,7 +81,7 @@ fn prove(finding: &Diagnosis, request: &Request, interrupt: &Interrupt) -> Proof
 
 /// The verdict of a run, and its sentence.
 fn conclude(proof: &mut Proof, run: &Run) {
-    let (verdict, arms, fixes) = judge(&run.summary);
+    let (verdict, arms, fixes) = judge(&run.summary, SPECS);
     proof.verdict = verdict;
     let mut sentences = vec![run.summary.answer.clone(), failures(&arms)];
     if !proof.scaled.is_empty() {
