@@ -14,6 +14,8 @@
 //! Calibration corrects wake-ups and not the delay. Only a packet that woke the pump has waited before its
 //! stamp, so only such packets are taken as entered earlier, by the time that echoes show. Subtracted from
 //! every packet, it made a busy link shorter than asked.
+//!
+//! Where `/dev/net/tun` cannot be opened, the same pump runs on packet sockets over veth pairs.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
