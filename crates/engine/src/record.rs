@@ -1,5 +1,12 @@
 //! Writes a record: one JSON object a line, flushed before the next trial begins, so that a killed
 //! run loses the running trial and nothing else.
+//!
+//! A run that measures nothing leaves no record and no changed file: failures before the first success wait
+//! in memory, and are written once something was measured.
+//!
+//! One run writes a record, held by a file lock (`flock`): two runs on one record, or a `--resume` of a run
+//! that is still alive, would interleave lines. The lock ends with its process, also after `kill -9`; a lock
+//! file would stay. On a file system without locks the record is written without.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek, SeekFrom, Write};

@@ -2,6 +2,10 @@
 //!
 //! It waits for nothing; how to wait is all that [`crate::blocking`] and `tcp_heartbeat::tokio_net`
 //! differ in.
+//!
+//! A connection sends through a handle of its own, with tokio as with the standard library. Two programs that
+//! send and receive in one loop wait for each other when both buffers are full, and both are right to take
+//! the other for dead.
 
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;

@@ -5,6 +5,10 @@
 //! Replies are read attribute by attribute, so that one unknown attribute of a newer kernel cannot
 //! make a lookup fail. It does not watch for changes and does not dump tables; the socket
 //! table is in [`sock_diag`](crate::sock_diag), offloads are in [`ethtool`](crate::ethtool).
+//!
+//! `tbf` gets a peak-rate bucket of one MTU. TCP hands over super-packets of up to 64 KiB, and makes GSO
+//! packets even where ethtool has turned offloads off. The small bucket makes tbf cut them, and charge each
+//! packet with its Ethernet overhead.
 
 mod channel;
 mod route;

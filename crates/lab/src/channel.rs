@@ -1,9 +1,12 @@
 //! The control channel between the parent and a host: typed messages over one stream.
 //!
-//! A message is a length (4 bytes, big endian) and as many bytes of JSON, at most
-//! [`MESSAGE_MAX`]; the length is checked before anything is allocated. Longer things are sent as
-//! several messages. The stream is a [`Carrier`]: a socket, or whatever else can be read, written
-//! and polled. How a host carries out orders stands in [`orders`].
+//! A message is a length (4 bytes, big endian) and as many bytes of JSON, at most [`MESSAGE_MAX`]; the length
+//! is checked before anything is allocated. Longer things are sent as several messages. The stream is a
+//! [`Carrier`]: a socket, or whatever else can be read, written and polled. How a host carries out orders
+//! stands in [`orders`]. [`Channel`] holds its carrier as a trait object, so that handles, places and trials
+//! need no type parameter. Loads register the same descriptor with epoll, so nothing became slower. Each
+//! process of the lab inherits one socketpair with the parent; the first message over it has the version of
+//! the protocol.
 
 pub mod orders;
 

@@ -1,6 +1,6 @@
 //! Where the files of a server or a browser are while it runs: configuration, content, profile, log.
 //!
-//! A folder in memory, mounted over an empty one of the lab's own mount namespace: it goes with the
+//! A tmpfs inside the lab's mount namespace, mounted over an empty folder such as `/mnt`: it goes with the
 //! lab's last process, also after `kill -9`, and nobody outside ever sees it.
 
 use std::fs::{self, DirBuilder};

@@ -3,6 +3,10 @@
 //! Text in, numbers under the kernel's own names out; who reads the files, and in which namespace,
 //! is the kernel crate's business. Every parser skips what it cannot read instead of failing: a
 //! newer kernel adds lines, and a missing counter is absent from the map, never 0.
+//!
+//! CPU time of the machine is what is left of the time in which nothing ran ([`CpuTimes::not_running`]), and
+//! not the sum of what did run: fleets that wake up at multiples of 10 ms are never seen by the kernel's
+//! samples, and 50,000 heartbeats cost nothing by that count.
 
 use std::collections::BTreeMap;
 

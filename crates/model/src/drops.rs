@@ -4,8 +4,10 @@
 //! ACKs of SYN cookies, all of which met a full accept queue; `TcpExtListenDrops` holds these and the SYNs
 //! that met a full SYN queue. [`balance`] separates them by what the client knows: it sent a last ACK for
 //! each handshake that it completed, and another one for each retransmitted SYN-ACK
-//! (`TcpExtTCPSYNChallenge`). Each of these ACKs either opened a connection on the server
-//! (`TcpPassiveOpens`) or was dropped.
+//! (`TcpExtTCPSYNChallenge`). Each of these ACKs either opened a connection on the server (`TcpPassiveOpens`)
+//! or was dropped. So SYNs dropped, last ACKs dropped and refused cookie ACKs follow from the counters of
+//! both kernels; resets on the wire and `sk_drops` are their witnesses. Handshakes are in flight on a direct
+//! link too, where the machine is busy: of 543 drops there 283 were SYNs, 11 last ACKs and 249 cookie ACKs.
 //!
 //! It takes for granted that no packet was lost on the link, that answers take less than a retransmission
 //! (1 s), that clients send no data, and that those which give up close with a RST. Nothing else may

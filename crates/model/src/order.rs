@@ -1,5 +1,8 @@
 //! In which order do the arms of a round run? Shuffled anew each round, and the same again for the
 //! same seed, so that a resumed run goes on as it would have.
+//!
+//! The seed is drawn anew for each run, and recorded; `--seed` repeats a run. With one fixed seed every study
+//! would run in the same order, and the bad luck of that order would be in all of them.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -2,7 +2,9 @@
 //! hostile process or peer.
 //!
 //! Names of a live machine are cleaned where they are read, so that the screen, the record, the metrics and
-//! printed JSON agree. Everything else is cleaned before it is shown. Nothing is escaped for HTML here.
+//! printed JSON agree. When each way of printing cleaned them for itself, the JSON object and the record
+//! still held raw control characters that the evidence next to them did not. Everything else is cleaned
+//! before it is shown. Nothing is escaped for HTML here.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

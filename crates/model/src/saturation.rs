@@ -7,6 +7,10 @@
 //! tell it.
 //!
 //! Pure: times come in as arguments. [`Aging`] collects, [`saturation`] judges.
+//!
+//! A backlog or a share of waiting requests does not tell it: a slow server with enough connections has both
+//! without being overloaded. The medians of the window's quarters are compared, so that one stall is no
+//! saturation.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
 //! The JSON Schemas of what tcptoll prints and reads, as they are published.
 //!
-//! The types are the source of each; `cargo xtask docs` writes it to `docs/reference/`. The program has
-//! the written text, which takes less room than the code that makes it.
+//! The types are the source of each; `cargo xtask docs` writes it to `docs/reference/*.schema.json` by an
+//! example of this crate, and a test compares. The program has the written text: the code that makes it was
+//! 0.15 MB of the wheel.
 
 use crate::doctor::Examination;
 use crate::record::Summary;

@@ -1,4 +1,7 @@
 //! The part of a load that one of several machines takes.
+//!
+//! A share has its own number of requests and no duration. A duration would be rounded up in each share:
+//! three shares of 10,000 requests would have 10,002.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,10 @@
 //! What limits the bandwidth of TCP connections: arithmetic over what the sender's kernel saw.
 //!
-//! A connection carries at most one window in each round trip, and at most what the link and both CPUs
-//! can do. [`bounds`] works each of these out, [`limited_by`] names the one that was reached. The shares
-//! of time that the kernel counts (`tcpi_rwnd_limited`) decide nothing alone: BBR shows 30 to 47 % where
-//! the receive window is the only limit, and CUBIC 98 % where the link is full.
+//! A connection carries at most one window in each round trip, and at most what the link and both CPUs can
+//! do. [`bounds`] works each of these out, [`limited_by`] names the one that was reached. The shares of time
+//! that the kernel counts (`tcpi_rwnd_limited`) decide nothing alone: BBR shows 30 to 47 % where the receive
+//! window is the only limit, and CUBIC 98 % where the link is full. They decide only between two windows of
+//! one size.
 //!
 //! Text and advice are in [`crate::causes::throughput`].
 

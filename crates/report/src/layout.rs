@@ -1,6 +1,6 @@
 //! How do figures stand in columns? Aligned on the decimal point, with headings over groups.
 //!
-//! Written here because no crate among ours aligns on the decimal point.
+//! Our own code, because comfy-table, like all crates among ours, cannot align a column on the decimal point.
 
 use crate::clean::columns;
 

@@ -1,8 +1,10 @@
 """Vantage points that are Dask workers, for fleets that are always on.
 
 Dask is asked for little: to reach a worker by the name of its vantage point, and to report one that goes away.
-Nothing is left to it that could wait for ever: a point without a worker is not submitted, and the task of a
-worker that dies is withdrawn.
+Nothing is left to it that could wait for ever. A point is a resource of a worker, and a task that is pinned to a
+dead worker is pending for ever, so a point without a worker is not submitted, and the runner withdraws the task of a
+worker that dies and submits it again. Dask measures a finished result that was not fetched again; the record on the
+worker's disk makes that harmless.
 """
 
 from __future__ import annotations

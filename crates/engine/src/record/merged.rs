@@ -1,4 +1,7 @@
 //! Records of several vantage points in one file.
+//!
+//! A merged record is the lines of all points behind a first line of its own, so its summary can be computed
+//! again.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};

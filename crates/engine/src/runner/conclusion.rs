@@ -1,5 +1,8 @@
 //! From header and trials to the summary: the same for a run that has just ended, one that was
 //! killed, and one that is read again years later.
+//!
+//! Failures are a result where all of them were allowed (`--allow-errors 100%` is how the question is asked)
+//! and the server was reached. A server that cannot be reached stays an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,9 @@
 //! From the records of several vantage points to one summary. The statistics are
 //! [`tcptoll_model::compare::over_points`].
+//!
+//! Each point becomes a round, so the code that makes one arm of rounds makes one arm of points. Only the
+//! comparison is another, because the value of a point is the mean of paired log-ratios and not a ratio of
+//! means.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

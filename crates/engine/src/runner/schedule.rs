@@ -1,4 +1,7 @@
 //! What a study asks for, checked whole before anything is measured: its arms, each with its plan.
+//!
+//! Each arm becomes a plan once, without I/O. `Schedule::prepare` then checks and reads what depends on this
+//! machine, and `Schedule::resolve` looks names up, each once.
 
 use tcptoll_lab::files::Shared;
 use tcptoll_model::experiments::spec::Spec;

@@ -1,4 +1,6 @@
 //! A load that several machines shared: a round of all shares becomes one trial.
+//!
+//! The rounds stay the units of statistics, as in any run.
 
 use std::collections::BTreeMap;
 

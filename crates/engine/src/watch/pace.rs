@@ -1,4 +1,7 @@
 //! How often may the table of all sockets be read?
+//!
+//! A dump of 50,000 sockets takes 40 to 80 ms of CPU. The next one follows when the last has cost 0.7 % of
+//! one CPU, after 2 s at the earliest and 60 s at the latest. Listeners are read at each look.
 
 use std::time::Duration;
 

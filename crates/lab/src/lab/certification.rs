@@ -1,6 +1,10 @@
 //! A link is measured before it is trusted: delay by ICMP echo, rate and loss by trains of
 //! datagrams, each with a witness at the receiving host. What is out of tolerance is measured again
 //! before it is refused: a stall of the machine passes, a link that cannot keep up does not.
+//!
+//! Datagrams are numbered, and the rate counts what was sent between the first and the last arrival. The
+//! receiving socket's buffer is small, and `rmem_max` cannot be set in a namespace, so the socket drops
+//! datagrams that the wire did carry: counting arrivals read the rate 0.7 to 2.4 % low.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

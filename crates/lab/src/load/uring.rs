@@ -4,6 +4,12 @@
 //! A slot's socket stands in a place of the ring's table. A place is used again only after its
 //! close was submitted and all that was under way on it has completed, so a late completion cannot
 //! be taken for one of the next connection. No connection has a buffer of its own.
+//!
+//! `io_uring` is the default of the HTTP load, and epoll the fallback (`--io`), for every arm alike, so that
+//! arms do not differ in the engine. CPU relative to wrk in the same rounds on a quiet machine: per request
+//! 0.82 to 0.86 over `io_uring` and 0.92 over epoll, per connection 0.77 to 0.80 and 0.95 to 0.98, with
+//! `--batch 100us` 0.74 to 0.77. Operations are not linked into chains, so that the completion of each
+//! connect is seen.
 
 mod departures;
 mod place;

@@ -3,6 +3,9 @@
 //! The observer's thread looks at the listeners again and again; where an experiment asks for it
 //! ([`WatchQueues`](crate::messages::WatchQueues)), each look goes to a [`QueueRecorder`] too. It is given
 //! the time, keeps a bounded number of listeners, and a bounded series of each.
+//!
+//! `keepalive` does not watch listeners once its idle connections are open: with 50,000 of them the watching
+//! took a quarter of a CPU, several times what was to be measured.
 
 use std::time::Duration;
 

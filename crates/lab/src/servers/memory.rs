@@ -2,8 +2,10 @@
 //!
 //! Unlike everything else of a lab the group has a name that is seen outside, so something must remove it
 //! even after `kill -9`: a process of its own, the keeper (`tcptoll-memory` in `ps`), makes it, waits until
-//! whoever wanted it is gone, ends what is left inside and removes it. The server host enters the group
-//! while it starts the server, whose processes stay in it.
+//! whoever wanted it is gone, ends what is left inside and removes it. The server host enters the group while
+//! it starts the server, whose processes stay in it. So the server host's own memory stays outside. The
+//! keeper waits for the end of its input, which comes after `kill -9` too. Measured: 60 workers of 20 MB
+//! under 512 MiB, 26 killed by the kernel in 8 s, and the group gone after SIGKILL of the run.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};

@@ -1,4 +1,7 @@
 //! The front service and the backend of a host, the backend's stall, and the watch of the workers.
+//!
+//! A backend is stalled by SIGSTOP, and counts as stalled once the kernel shows it as stopped. Open
+//! connections stall as well, so a pool of connections alone does not help.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! The workers of a web server, from its own status page: `mod_status` of Apache, `stub_status` of nginx.
 //!
-//! Apache answers with a worker of its own even when all others are taken: the page has an address of its
-//! own, where connections are kept without limit, and the reader keeps one from before the load.
-//! This connection holds one worker, which is not counted. nginx answers on a Unix socket.
+//! Apache answers with a worker of its own, and a reading over a new connection would wait behind the
+//! visitors once all workers are held. So the page has an address of its own, where connections are kept
+//! without limit, and the reader keeps one from before the load. Apache gets one worker more for this
+//! connection, which is not counted. nginx answers on a Unix socket.
 
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpStream};

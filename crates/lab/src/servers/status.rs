@@ -1,8 +1,8 @@
 //! How many workers are busy: what our own front service reports, and what is read of either service.
 //!
-//! The report has the form of PHP-FPM's status page (`?json`). Both services report on a Unix socket:
-//! a reading adds no TCP connection to those that are measured, and it is answered while every worker
-//! is stuck.
+//! The report has the form of PHP-FPM's status page (`?json`). Both services report on a Unix socket: a
+//! reading adds no TCP connection to those that are measured, and it is answered while every worker is stuck.
+//! PHP-FPM reports a waiting queue of 0 on a Unix socket, so its length comes from `unix_diag`.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;

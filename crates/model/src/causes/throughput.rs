@@ -1,4 +1,8 @@
 //! Causes that limit the bandwidth of connections, from the arithmetic in [`crate::throughput`].
+//!
+//! A send buffer is named by what was in flight, never by its size. With 16K asked for, up to 741 kB were in
+//! flight, because one large write may exceed the limit by a super-packet; `tcpi_sndbuf_limited` counted
+//! nothing of it.
 
 mod advice;
 

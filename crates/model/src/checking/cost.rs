@@ -1,4 +1,8 @@
 //! When a death is known, and what a healthy connection costs until then.
+//!
+//! Bounds are arithmetic, and the granularity of timers is a figure of its own. The kernel's timer wheel
+//! fires up to an eighth late, so a death that probes of 4 s detect after 4.06 s is in time up to 4.51 s. One
+//! tolerance for all would have hidden a late heartbeat, or blamed the kernel.
 
 use super::retransmission::{ASSUMED_RTT_S, first_retransmission_s, rto_s};
 use super::{Checking, Evidence, Mechanism};

@@ -1,4 +1,8 @@
 //! What do two runs allow one to say of the arms they share?
+//!
+//! Two runs are not paired, and are looked at once: Welch's t on logarithms decides, and the rank test is a
+//! witness next to it. Quantiles have no formula, so their interval is a bootstrap over rounds
+//! (`compare::quantiles`).
 
 use super::counted::{ALPHA, Counted};
 use super::estimate::Estimate;

@@ -4,6 +4,10 @@
 //! and nothing of the others. Each point gives one value, the mean log-ratio of its paired rounds. The interval is
 //! the confidence sequence of the mean over points ([`crate::stats::sequence`]), so it may be looked at after each
 //! point that arrives. It covers the mean of all points of which these are a sample.
+//!
+//! A verdict needs 15 points. A confidence sequence has an end at 5, but where one kind of point in five
+//! differs by 25 % and the mean is 1, verdicts of 6 points were wrong in 23 % of simulated fleets, of 10 in
+//! 11 %, of 15 in 3 %. Below 15 the points' own verdicts stand, at a level divided among points.
 
 use super::counted::{ALPHA, Counted, Paired};
 use super::estimate::Estimate;

@@ -1,7 +1,8 @@
 //! When visitors come to a site, how many pages each looks at, and how long they think in between.
 //!
 //! Known before anything is sent, so that a slow server cannot make visitors come later. Between its own
-//! pages a visitor waits for the page first, as people do.
+//! pages a visitor waits for the page first, as people do. A visitor whose next page depended on a clock
+//! alone would ask for it while the former one still loads, which nobody does.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};

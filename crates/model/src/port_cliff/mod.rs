@@ -14,6 +14,9 @@
 //! Once all are taken, every `connect(2)` tries all of them in vain before its second pass begins:
 //! 14,116 of the 28,232 ports of the default range. The first pass is thus full at half of the
 //! range, and the cost rises there in one step.
+//!
+//! The step is expected from the kernel's rule, and looked for in the curve without that knowledge. Both are
+//! recorded: at 28,232 ports they were 14,116 and 14,119.
 
 mod step;
 

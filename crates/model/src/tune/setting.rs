@@ -1,4 +1,8 @@
 //! One setting of a server: what a search varies.
+//!
+//! A setting has the directive's value. Apache's `MaxKeepAliveRequests` n allows n + 1 responses, nginx's
+//! `keepalive_requests` n. The option of `visitors` counts responses, so the translation is in one place
+//! (`Setting::options`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,7 @@
 //! Which settings are measured next, and which one is chosen.
+//!
+//! Settings whose p95 is within 5 % are alike; then the mean decides, then the workers held. Of 35 pages the
+//! p95 rests on two: with p95 alone the choice between timeouts that leave workers free was a draw of lots.
 
 use super::cell::{Cell, Measured};
 use super::setting::Setting;

@@ -1,14 +1,16 @@
 //! Which listener's accept queue overflowed, where the kernel counts overflows of all listeners in one sum?
 //!
-//! The namespace has `TcpExtListenOverflows` and `TcpExtListenDrops`; each listener has `sk_drops`. Each
-//! drop at a listener raises its `sk_drops` (`tcp_listendrop()` of include/net/tcp.h), so a listener whose
-//! count did not rise had no overflow. The reverse does not hold: a RST that ends a half-open request
-//! raises `sk_drops` too, as any port scan shows, and a dropped last ACK counts twice. So `sk_drops` alone
-//! is no evidence of a full queue.
+//! The namespace has `TcpExtListenOverflows` and `TcpExtListenDrops`; each listener has `sk_drops`. Each drop
+//! at a listener raises its `sk_drops` (`tcp_listendrop()` of include/net/tcp.h), so a listener whose count
+//! did not rise had no overflow. The reverse does not hold: a RST that ends a half-open request raises
+//! `sk_drops` too, as any port scan shows, and a dropped last ACK counts twice. So `sk_drops` alone is no
+//! evidence of a full queue. Where one listener alone dropped, the host's `TcpExtListenOverflows` are its
+//! own. Where several dropped, each has its share by `sk_drops`, marked as estimated.
 //!
 //! A listener with `TCP_DEFER_ACCEPT` ignores the last ACK of each handshake and waits for the data: that
 //! raises its `sk_drops` and the namespace's `TcpExtTCPDeferAcceptDrop` by 1 each, and no other count.
-//! [`deferred`] tells whose they were.
+//! [`deferred`] tells whose they were. 40 such connections raised them by 40 and 40, and `TcpExtListenDrops`
+//! by 0. They are shown as deferred, and no fault is named for them.
 
 /// What the namespace counted over one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 //! A delayed ACK shows as a *pure* ACK some 40 ms after its segment; with data to send the ACK
 //! rides on it (*piggybacked*), and its delay is the program's. [`AckTracker`] sees both. It must be
 //! told of data when it arrives at the server and of ACKs when they leave there, so that no time on
-//! the link counts. It leaves out what says nothing of the kernel's delay:
+//! the link counts: at the tap of the server, or on an emulated link from the release of the data to the entry of the
+//! ACK. A link that nobody asks does not look. It leaves out what says nothing of the kernel's delay:
 //!
 //! - Retransmitted segments, and what they repeat: the ACK may be of either (Karn's rule).
 //! - All that arrives after a gap, until everything sent is acknowledged: the ACK waits for the

@@ -1,8 +1,13 @@
 //! What goes over connections that idle, told apart by the server port they go to.
 //!
-//! An idle connection carries probes, Null messages, and what answers either. Counting them by port
-//! tells the ones that idle from the one that writes, and those that a fault strikes from those
-//! that stay alive: each kind has a port of its own.
+//! An idle connection carries probes, Null messages, and what answers either. Connections that idle have a
+//! port of their own, those that a fault hits another, and the one that writes a third. So the link drops,
+//! and the wire counts, by port alone: nothing has to know which of 50,000 connections are faulted, and the
+//! one that writes is not looked at packet by packet.
+//!
+//! Probes are counted on the wire, and not taken from the kernel: a segment without payload or with one byte
+//! of it, one below the next sequence number. `TcpExtTCPKeepAlive` of both kernels is compared with that; the
+//! two must be equal but for packets that a device dropped.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

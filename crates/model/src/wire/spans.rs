@@ -1,9 +1,11 @@
 //! How long a load took on the wire: from the first SYN to the last byte from the server, and where
 //! lost segments held later ones back.
 //!
-//! [`SpanTracker`] is told of each packet twice: when its sender gives it to the link (`sent`), and, from
-//! the server, when it reaches the client (`arrived`). An observer at the client's device alone calls
-//! both at one time; then a retransmission is one that the client has received before, or that fills a gap.
+//! [`SpanTracker`] is told of each packet twice: when its sender gives it to the link (`sent`), and, from the
+//! server, when it reaches the client (`arrived`). An observer at the client's device alone calls both at one
+//! time; then a retransmission is one that the client has received before, or that fills a gap. The span is
+//! of one load at a time (`TakeSpan`). A browser's own clock includes its work before and after; on the wire
+//! our client and a browser are measured alike.
 //!
 //! What ends a span:
 //!

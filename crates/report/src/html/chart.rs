@@ -1,6 +1,9 @@
 //! How is something drawn over the levels of a factor? Points with interval bars: on an axis of numbers
 //! joined by a line, on one of categories told apart by their shape. Published figures are hollow
 //! squares next to ours.
+//!
+//! Between categories there is no line, because a line says that there is something between two levels.
+//! Several series over categories keep theirs, to be told apart.
 
 use super::plot::{self, Frame, Plot, Scale, Span};
 use crate::svg::{Anchor, Screen, Svg};

@@ -1,4 +1,8 @@
 //! What can be computed before anything is measured, for a terminal.
+//!
+//! What can be computed is printed before it is measured (`Plan::computed`): the settings for
+//! `--detect-within` are arithmetic, their proof takes a minute. `--no-proof` is another name for
+//! `--dry-run`.
 
 use tcptoll_model::record::Advice;
 

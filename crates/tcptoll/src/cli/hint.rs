@@ -1,5 +1,10 @@
 //! What does a mistyped command line get as a hint? The option that means the same where a word of another tool was
 //! typed, the right way to name the server where that is meant, and a similar word only if it is similar.
+//!
+//! A letter of another tool is taken where it means the same: `-c -t -d -R -H` are wrk's, `-n -q -z -m`
+//! oha's. `-q` is the rate in `http` and silence elsewhere: who types `http -q 2000` means requests per
+//! second. Words that mean something else get a tip, and a test checks that each tip names an option that
+//! exists.
 
 use std::ffi::OsString;
 

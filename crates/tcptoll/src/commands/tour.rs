@@ -1,4 +1,7 @@
 //! The tour: a short study for each question, one after another, and one report of all.
+//!
+//! Each study has its own record, because a record has one experiment. The page is made from the summaries,
+//! as `tcptoll report A B --html` makes one, so there is one way to put several runs on a page.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
 //! Servers that run in this network namespace, and the configuration that each was started with.
 //!
-//! Nothing is run: no server is asked for its configuration (`nginx -T` would open its log files).
-//! `process` finds main processes, `files` reads what they read, in their own root directory.
+//! No program of the machine is run: `nginx -T` would open log files and resolve names. `process` finds main
+//! processes, `files` reads what they read, in the root directory of each (`openat2` with `RESOLVE_IN_ROOT`),
+//! bounded in number, depth and size.
 
 mod files;
 mod glob;

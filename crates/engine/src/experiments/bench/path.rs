@@ -1,5 +1,8 @@
 //! The path between hosts of the user's, where the lab has a certified link: its round trip, the clocks of its
 //! ends, and what else the machines do.
+//!
+//! Counters of such hosts are the machine's. Those that others move are left out here: `HostSummary::counter`
+//! then gives `None`, and no figure takes that for 0.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

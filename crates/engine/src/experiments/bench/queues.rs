@@ -1,8 +1,14 @@
 //! From what client, server and link report of a load to the record of its queues.
 //!
-//! The client's evidence says which connections waited for which retransmission, the server's observer
-//! how long each queue was, the kernels' counters which packets were dropped. This file puts them
-//! together, and notes where figures that must be equal are not.
+//! The client's evidence says which connections waited for which retransmission, the server's observer how
+//! long each queue was, the kernels' counters which packets were dropped. This file puts them together, and
+//! notes where figures that must be equal are not.
+//!
+//! Drops belong to a listener by its own count (`sk_drops` by `sock_diag`), because `/proc/net/netstat` has
+//! one count for a whole namespace. On Linux 6.18 `sk_drops` counts a dropped last ACK twice, and a
+//! retransmitted SYN of an open request although it is answered. So where one listener dropped, the host's
+//! `TcpExtListenDrops` decides. Several listeners have exact figures only if their `sk_drops` add up to
+//! `TcpExtListenDrops`; otherwise each figure is an upper bound, and marked as one (`drops_at_most`).
 
 use std::time::Duration;
 

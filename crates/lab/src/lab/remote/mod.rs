@@ -3,6 +3,11 @@
 //!
 //! ssh is the user's own, with all of its settings; nothing of its options is read here. `boot` gets this
 //! program's binary there, [`agent`] is what runs there, `relay` carries what is said.
+//!
+//! Instants of all processes are on the client's clock here, too: the server's host shifts its own by the
+//! offset that UDP datagrams show (`model::clock_offset`), so no experiment knows of two clocks. A step
+//! between two hosts is shown from three times the error of the offset on. A host that is lost ends the load
+//! on the other (`Handle::wait`).
 
 mod address;
 pub mod agent;

@@ -1,9 +1,10 @@
 //! What the client's kernel knows of connections that were slow or failed.
 //!
 //! The time that a handshake took only suggests how often its SYN was sent. `TCP_INFO` says it: a
-//! connection's SYNs are the only packets that it ever retransmits here, and the segments that it
-//! received beyond one SYN-ACK and one byte are SYN-ACKs that the server's kernel retransmitted (seen on
-//! Linux 6.18, with a server that sends one byte and a client that sends none).
+//! connection's SYNs are the only packets that it ever retransmits here, and the segments that it received
+//! beyond one SYN-ACK and one byte are SYN-ACKs that the server's kernel retransmitted (seen on Linux 6.18,
+//! with a server that sends one byte and a client that sends none). So the steps of the retry ladders come
+//! from each connection's `TCP_INFO`, and not from its latency alone.
 //!
 //! Connections that failed are closed with a RST instead of a FIN. A FIN would be retransmitted, and each
 //! copy that meets the listener counts there as one more ACK for a full queue.

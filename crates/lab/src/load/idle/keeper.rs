@@ -1,6 +1,8 @@
 //! One process of a fleet: accepts or opens its connections, reads what comes, answers Null messages
 //! that ask for it, and checks those that idle ([`idle`]). How connections come about stands in
 //! [`making`].
+//!
+//! It has a poll loop of its own, not a `Driver`, because its memory for each connection is measured.
 
 mod idle;
 mod making;

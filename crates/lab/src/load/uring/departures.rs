@@ -1,11 +1,15 @@
 //! When did each operation leave of those that were submitted in one call?
 //!
-//! Operations of one submission leave one after the other, so the time of the call is shared out
-//! among them. But a thread that is scheduled away in the middle makes the call last milliseconds
-//! in which nothing leaves, and where in the middle is not known. Shared out, that time put the
-//! departure of requests after the arrival of their responses (latencies of 0, 0.02 to 0.33 % of
-//! all on a machine with other work). So no more is shared out than such operations usually take,
-//! and the departure comes out early rather than late.
+//! Operations of one submission leave one after the other inside one system call, so what leaves is submitted
+//! by a call of its own, and the time of that call is shared out among its operations. Stamps taken when they
+//! were queued put 40 to 70 µs of the client's own delay into the median latency. The call costs 0.04 of the
+//! CPU; an estimate from every 16th turn was off by up to 30 µs.
+//!
+//! A thread that is scheduled away in the middle makes the call last 2.6 to 8 ms in which nothing leaves, and
+//! where in the middle is not known. Shared out over 20 requests, that time put the departure of 43 of
+//! 130,000 requests after the arrival of their responses (latencies of 0; 0.02 to 0.33 % of all on a machine
+//! with other work). So no more is shared out than such operations usually take, and the departure comes out
+//! early rather than late.
 
 /// What operations cost the kernel when they are submitted, relative to each other: one after the
 /// other they are done in the order in which they were queued.

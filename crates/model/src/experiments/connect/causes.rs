@@ -1,4 +1,8 @@
 //! Causes of slow and failed connections, and the one where nobody can look into the server.
+//!
+//! Where the server is on this machine, the counters of this machine are the server's: 10 waits, 10
+//! `TcpExtListenOverflows`, a queue of 5 of 5. Of a server elsewhere both explanations are named, because the
+//! client cannot tell a lost SYN from a dropped one.
 
 use serde_json::Value;
 

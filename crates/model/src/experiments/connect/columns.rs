@@ -1,4 +1,8 @@
 //! Which figures stand in the tables of `connect`.
+//!
+//! All figures of a row are of one population. In an arm of the tour with a queue of 16 the median connect
+//! was 1,023 ms and the median first byte 39 ms, of different operations; of the same 59 operations they are
+//! 1,004 and 1,015 ms.
 
 use super::super::column::{Column, Figure, Form, Quantile, Show, Table};
 use super::super::columns::{

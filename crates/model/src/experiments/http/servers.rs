@@ -1,4 +1,7 @@
 //! Several servers on one command line: an arm of each.
+//!
+//! A study with a URL in each arm could already do it, so the command line becomes that study, here and not
+//! where trials are run. URLs of one server stay one arm and are requested in turn.
 
 use serde_json::Value;
 

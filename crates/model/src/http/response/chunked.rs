@@ -1,4 +1,7 @@
 //! The chunked coding (RFC 9112, section 7.1): lines that say how long the next piece is.
+//!
+//! Trailers are parsed by the parser of heads, behind a fixed status line, because `httparse` allows folded
+//! lines in responses only.
 
 use super::extension::Extension;
 use super::{At, Fault, Limits, Reader};

@@ -1,8 +1,8 @@
 //! What a browser asks for next, and over which connection.
 //!
-//! [`Loader`] is a state machine without input and output of its own. Its driver tells it what has
-//! happened on the network, with the time, and carries out its [`Action`]s. Our client drives it with
-//! real sockets, the forecast with a simulated network.
+//! [`Loader`] is a state machine without input and output of its own. Its driver tells it what has happened
+//! on the network, with the time, and carries out its [`Action`]s. Our client drives it with real sockets,
+//! the forecast with a simulated network. So the forecast cannot follow other rules than the load.
 //!
 //! A request takes an idle connection of its origin. If there is none, a new one is opened, up to the
 //! limit; whichever connection is free first takes the most urgent request. Chromium's socket pools

@@ -1,4 +1,7 @@
 //! `--prove`: the found setting and the present one in turn, on a server of the user's.
+//!
+//! It switches by commands of the user's. A tool that writes a server's configuration over ssh would need the
+//! server's layout, root and a way back; two commands know all three.
 
 use std::time::Duration;
 

@@ -175,12 +175,12 @@ impl HttpSettings {
     }
 }
 
-/// Connections at once, unless it is said.
+/// Connections at once, unless it is said: to another machine (`URL`), or with a schedule (`--rate`).
 const CONNECTIONS: u64 = 50;
 
 /// The same in a closed loop in the lab. Both hosts share a kernel and often two CPUs: from four at
 /// once the client used 91 to 95 % of its own against nginx (Linux 6.18), and would be what is
-/// measured.
+/// measured: nearly every trial was excluded, rightly.
 const LAB_CONNECTIONS: u64 = 2;
 
 fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {

