@@ -7,6 +7,7 @@ pub(super) mod kept;
 pub(super) mod notes;
 pub(super) mod opening;
 pub(super) mod path;
+pub mod plan;
 pub(super) mod procedure;
 pub(super) mod queue_load;
 pub(super) mod queues;
