@@ -11,6 +11,8 @@ mod gathered;
 mod listing;
 mod options;
 mod points;
+#[cfg(test)]
+mod replay;
 mod schedule;
 mod split;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! One question each, and the table of all. To add one: a folder, a line in [`ALL`], a page in docs.
+//! One question each, and the table of all. To add one: a folder, a line in [`ALL`], a recorded run in
+//! `runner/replay/cases.rs`, a page in docs.
 //!
 //! An [`Experiment`] reads the settings of an arm once and makes a [`Plan`] of them. Everything that
 //! a run asks of an arm, it asks the plan. Read `runner::schedule`, which holds the plans, next.
@@ -10,8 +11,6 @@ pub mod http;
 pub mod keepalive;
 pub mod messages;
 pub mod page;
-#[cfg(test)]
-mod replay;
 pub mod stream;
 pub mod syn_queue;
 pub mod time_wait;
