@@ -2,8 +2,8 @@
 //! as the runner runs it, from its settings to trial and summary in its record. A conversation is in
 //! `NAME.jsonl` beside this file, what came of it in `snapshots/`, the settings in `cases`.
 //!
-//! A change of an order, an answer or the order of steps makes the recordings stale. To record one
-//! anew, `http` for example, or without `CASE` all:
+//! A change of an order, an answer or the order of steps makes the recordings stale. To record a case
+//! anew, `http` for example, or all without `CASE`:
 //!
 //! ```sh
 //! cargo build && CASE=http cargo test -p tcptoll-engine --lib record_conversations -- --ignored
@@ -33,7 +33,8 @@ const THIS_MACHINE: [&str; 3] = ["/usr/lib/apache2/modules/", "/usr/bin/", " (De
 
 /// The case of this name.
 fn case(name: &str) -> &'static Case {
-    CASES.iter().find(|case| case.name == name).unwrap()
+    let found = CASES.iter().find(|case| case.name == name);
+    found.unwrap_or_else(|| panic!("{name}: `cases` has none of this name"))
 }
 
 impl Case {
