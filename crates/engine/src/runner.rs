@@ -11,6 +11,8 @@ mod gathered;
 mod listing;
 mod options;
 mod points;
+#[cfg(test)]
+mod replay;
 mod schedule;
 mod split;
 #[cfg(test)]
@@ -21,11 +23,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tcptoll_lab::lab::certification::Certificate;
-use tcptoll_lab::lab::{Interrupt, LabError, Machine};
+use tcptoll_lab::lab::{HostSource, Interrupt, LabError, Machine};
 use tcptoll_lab::messages::Done;
 use tcptoll_lab::passport;
 use tcptoll_model::record::{
-    Arm, Header, Line, NextStep, RECORD_VERSION, Resolved, Resumed, StartAsked, Summary, Trial,
+    Arm, Header, Line, NextStep, Passport, RECORD_VERSION, Resolved, Resumed, StartAsked, Summary,
+    Trial,
 };
 use tcptoll_model::stop::Target;
 use tcptoll_model::study::PlannedArm;
@@ -70,6 +73,20 @@ pub fn run(
     }
     schedule.prepare()?;
     schedule.installed()?;
+    run_on(&Machine::default(), passport::read(), schedule, options, interrupt, progress)
+}
+
+/// As [`run`], with these hosts and on the machine that is described. Whether the programs that a trial starts are
+/// on this machine is not asked.
+fn run_on(
+    hosts: &dyn HostSource,
+    passport: Passport,
+    mut schedule: Schedule,
+    options: &RunOptions,
+    interrupt: &Interrupt,
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Run, RunError> {
+    schedule.prepare()?;
     let resolved = schedule.resolve(&[])?.to_vec();
     let mut recorder = if options.record_is_named {
         Recorder::create(&options.record).map_err(|error| cannot(options, error))?
@@ -92,10 +109,10 @@ pub fn run(
         }),
         link_tolerance: options.tolerance_text.clone(),
         resolved,
-        passport: passport::read(),
+        passport,
     };
     recorder.write(&Line::Header(Box::new(header.clone())));
-    Runner::new(schedule, &header, options, interrupt, recorder).finish(progress)
+    Runner::new(hosts, schedule, &header, options, interrupt, recorder).finish(progress)
 }
 
 /// Goes on with a run where it was stopped or killed: `record` is what `recorder` was opened with,
@@ -122,7 +139,8 @@ pub fn resume(
     known.extend(record.resumed().flat_map(|resumed| resumed.resolved.clone()));
     schedule.take_addresses(&known);
     let options = RunOptions { seed: header.seed, ..options.clone() };
-    let mut runner = Runner::new(schedule, header, &options, interrupt, recorder);
+    let machine = Machine::default();
+    let mut runner = Runner::new(&machine, schedule, header, &options, interrupt, recorder);
     runner.trials = record.trials().cloned().collect();
     runner.resumed = record.resumed().cloned().collect();
     let ended = runner.reached().is_some();
@@ -176,14 +194,14 @@ fn cannot(options: &RunOptions, error: std::io::Error) -> RunError {
 }
 
 struct Runner<'a> {
+    /// Where hosts come from: it keeps connections to hosts of the user's.
+    hosts: &'a dyn HostSource,
     schedule: Schedule,
     header: &'a Header,
     options: &'a RunOptions,
     interrupt: &'a Interrupt,
     recorder: Recorder,
     certificates: BTreeMap<String, Certificate>,
-    /// Where hosts come from: it keeps connections to hosts of the user's.
-    machine: Machine,
     trials: Vec<Trial>,
     resumed: Vec<Resumed>,
     /// Trials that failed before any was measured; kept back, because a run that measures nothing
@@ -194,6 +212,7 @@ struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     fn new(
+        hosts: &'a dyn HostSource,
         schedule: Schedule,
         header: &'a Header,
         options: &'a RunOptions,
@@ -201,13 +220,13 @@ impl<'a> Runner<'a> {
         recorder: Recorder,
     ) -> Self {
         Self {
+            hosts,
             schedule,
             header,
             options,
             interrupt,
             recorder,
             certificates: BTreeMap::new(),
-            machine: Machine::default(),
             trials: Vec::new(),
             resumed: Vec::new(),
             held_back: Vec::new(),
@@ -370,7 +389,7 @@ impl<'a> Runner<'a> {
             tolerance: self.options.tolerance,
             pcap: self.options.pcap.as_deref(),
             certificates: &mut self.certificates,
-            hosts: &self.machine,
+            hosts: self.hosts,
             start: self
                 .options
                 .start

@@ -1,4 +1,5 @@
-//! One question each, and the table of all. To add one: a folder, a line in [`ALL`], a page in docs.
+//! One question each, and the table of all. To add one: a folder, a line in [`ALL`], a recorded run in
+//! `runner/replay/cases.rs`, a page in docs.
 
 pub mod accept_queue;
 pub mod bench;
@@ -7,8 +8,6 @@ pub mod http;
 pub mod keepalive;
 pub mod messages;
 pub mod page;
-#[cfg(test)]
-mod replay;
 pub mod stream;
 pub mod syn_queue;
 pub mod time_wait;
