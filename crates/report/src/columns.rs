@@ -428,6 +428,9 @@ fn distributions(summary: &Run) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use tcptoll_model::experiments::figures::{
+        CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, RATE_RESOLUTION, SERVER_CPU,
+    };
     use tcptoll_model::record::Summary;
 
     use super::*;
@@ -447,11 +450,18 @@ mod tests {
 
     #[test]
     fn an_experiment_without_tables_is_shown_as_it_is_described() {
-        let summary = crate::REPORTS.cleaned(Summary {
-            experiment: "http".to_owned(),
-            arms: vec![Arm::default()],
-            ..Summary::default()
-        });
+        const SAMPLE: Spec = Spec {
+            name: "sample",
+            metrics: &[&CONNECT_MEAN, &CONNECTIONS_RATE, &RATE_RESOLUTION, &SERVER_CPU],
+            histograms: &[&CONNECT, &LATENESS, &RTT],
+            primary: CONNECTIONS_RATE.name,
+            answers: &[CONNECT.name],
+            ..Spec::BARE
+        };
+        let reports = crate::Reports { specs: Specs(&[&SAMPLE]), own: &[] };
+        let arms = vec![Arm::default()];
+        let experiment = SAMPLE.name.to_owned();
+        let summary = reports.cleaned(Summary { experiment, arms, ..Summary::default() });
         let table = of_figures(&summary, &figures::primary(&summary), Form::Text);
         let heads: Vec<String> = table
             .parts
@@ -460,7 +470,10 @@ mod tests {
             .map(|c| format!("{} {}", c.group, c.head).trim().to_owned())
             .collect();
         // The primary metric and the answer come first; evidence has no column.
-        assert_eq!(heads[..3], ["requests per second", "latency p50", "latency p99"]);
+        assert_eq!(
+            heads[..3],
+            ["connections per second", "connect latency p50", "connect latency p99"]
+        );
         assert!(heads.contains(&"server CPU per operation".to_owned()), "{heads:?}");
         assert!(!heads.iter().any(|head| head.contains("resolution") || head.contains("ICMP")));
         assert_eq!(heads.last().map(String::as_str), Some("ok"));

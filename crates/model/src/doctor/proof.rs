@@ -167,7 +167,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::experiments::SPECS;
+    use crate::experiments::figures::{CONNECT_MEAN, CONNECTIONS_RATE, IN_FLIGHT};
+
+    const SAMPLE: Spec = Spec {
+        name: "sample",
+        metrics: &[&CONNECT_MEAN, &CONNECTIONS_RATE, &IN_FLIGHT],
+        ..Spec::BARE
+    };
+    const SPECS: Specs = Specs(&[&SAMPLE]);
 
     fn arm(name: &str, attempts: u64, failed: u64) -> Arm {
         let errors = BTreeMap::from([("timeout".to_owned(), failed)]);
@@ -176,13 +183,7 @@ mod tests {
 
     fn summary(metric: &str, verdict: Verdict, failed: [u64; 2]) -> Summary {
         Summary {
-            experiment: SPECS
-                .0
-                .iter()
-                .find(|spec| spec.metrics.iter().any(|one| one.name == metric))
-                .unwrap()
-                .name
-                .to_owned(),
+            experiment: SAMPLE.name.to_owned(),
             primary_metric: Some(metric.to_owned()),
             arms: vec![arm("as it is", 100, failed[0]), arm("fixed", 200, failed[1])],
             comparisons: vec![Comparison {
@@ -210,9 +211,9 @@ mod tests {
             let (not, _, _) = judge(&summary("connect_us_mean", verdict, [50, 0]), SPECS);
             assert_eq!(not, ProofVerdict::NotShown, "{verdict}");
         }
-        let (verdict, _, _) = judge(&summary("requests_per_s", Verdict::Higher, [0, 0]), SPECS);
+        let (verdict, _, _) = judge(&summary("connections_per_s", Verdict::Higher, [0, 0]), SPECS);
         assert_eq!(verdict, ProofVerdict::Shown, "more is better");
-        let (verdict, _, _) = judge(&summary("client_time_wait", Verdict::Lower, [0, 0]), SPECS);
+        let (verdict, _, _) = judge(&summary("in_flight_mean", Verdict::Lower, [0, 0]), SPECS);
         assert_eq!(verdict, ProofVerdict::NotShown, "neither is better");
     }
 

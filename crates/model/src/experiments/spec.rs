@@ -59,6 +59,27 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// An experiment of which nothing is said: the rest of a description with fewer parts.
+    pub const BARE: Self = Self {
+        name: "",
+        question: "",
+        about: "",
+        examples: "",
+        options: &[],
+        target: None,
+        complete: |_| {},
+        compares: |_| true,
+        metrics: &[],
+        histograms: &[],
+        primary: "",
+        answers: &[],
+        margin: 0.01,
+        operation: Noun { one: "operation", many: "operations", short: "op" },
+        tables: &[],
+        causes: &[],
+        conclude: |_| {},
+    };
+
     /// The option of this name.
     pub fn option(&self, name: &str) -> Option<&'static Opt> {
         self.options.iter().copied().find(|option| option.name == name)
