@@ -109,7 +109,7 @@ pub fn invalid(summary: &Summary) -> Vec<String> {
 /// What can be computed before anything is measured, for a terminal, as [`text()`].
 #[must_use]
 pub fn computed(all: &[Advice], style: TextStyle) -> String {
-    match all.iter().map(clean::of).collect::<Result<Vec<_>, _>>() {
+    match all.iter().map(clean::copy).collect::<Result<Vec<_>, _>>() {
         Ok(clean) => text::computed(&clean, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -187,7 +187,7 @@ pub fn markdown(summary: &Summary) -> String {
 /// and holds no control character of the machine's own.
 #[must_use]
 pub fn examination_text(examination: &Examination, provable: &[&str], style: TextStyle) -> String {
-    match clean::of(examination) {
+    match clean::copy(examination) {
         Ok(clean) => doctor::text(&clean, provable, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -196,7 +196,7 @@ pub fn examination_text(examination: &Examination, provable: &[&str], style: Tex
 /// What the lab showed of a finding, for a terminal, as [`examination_text`].
 #[must_use]
 pub fn proof_text(proof: &Proof, style: TextStyle) -> String {
-    match clean::of(proof) {
+    match clean::copy(proof) {
         Ok(clean) => doctor::proof_text(&clean, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -205,7 +205,7 @@ pub fn proof_text(proof: &Proof, style: TextStyle) -> String {
 /// An examination as one self-contained HTML file, as [`html`].
 #[must_use]
 pub fn examination_html(examination: &Examination, provable: &[&str]) -> String {
-    match clean::of(examination) {
+    match clean::copy(examination) {
         Ok(clean) => doctor::html(&clean, examination, provable),
         Err(error) => html::cannot_show(&error),
     }
@@ -216,7 +216,7 @@ pub fn examination_html(examination: &Examination, provable: &[&str]) -> String 
 /// As [`text()`], it ends with a line feed and holds no control character of a server's or file's own.
 #[must_use]
 pub fn found_text(found: &Found, style: TextStyle) -> String {
-    match clean::of(found) {
+    match clean::copy(found) {
         Ok(clean) => tune::text(&clean, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -225,7 +225,7 @@ pub fn found_text(found: &Found, style: TextStyle) -> String {
 /// The result of a search as one self-contained HTML file, as [`html()`].
 #[must_use]
 pub fn found_html(found: &Found) -> String {
-    match clean::of(found) {
+    match clean::copy(found) {
         Ok(clean) => tune::html(&clean, found),
         Err(error) => html::cannot_show(&error),
     }
@@ -256,8 +256,8 @@ pub fn between(view: &Between<'_>, style: TextStyle) -> String {
     let cleaned = || {
         let a = clean::summary(view.a)?;
         let b = clean::summary(view.b)?;
-        let comparisons: Vec<Comparison> = clean::of(&view.comparisons.to_vec())?;
-        let warnings: Vec<WarningEntry> = clean::of(&view.warnings.to_vec())?;
+        let comparisons: Vec<Comparison> = clean::copy(&view.comparisons.to_vec())?;
+        let warnings: Vec<WarningEntry> = clean::copy(&view.warnings.to_vec())?;
         Ok((a, b, comparisons, warnings))
     };
     match cleaned() {

@@ -79,7 +79,7 @@ pub(crate) struct Answer {
     /// The distribution.
     pub(crate) histogram: &'static str,
     /// Values that there are, and that there could be.
-    pub(crate) of: fn(&Arm) -> Option<(u64, u64)>,
+    pub(crate) counts: fn(&Arm) -> Option<(u64, u64)>,
     /// What its axis shows.
     pub(crate) share: &'static str,
     /// What became of the others.

@@ -20,11 +20,11 @@ pub fn better(name: &str) -> Better {
     if let Some(metric) = metric(name) {
         return metric.better;
     }
-    let of = |spec: &&HistogramSpec| {
+    let is_its_figure = |spec: &&HistogramSpec| {
         name.strip_prefix(spec.name).is_some_and(|figure| figure.starts_with('_'))
     };
     let mut histograms = ALL.iter().flat_map(|spec| spec.histograms).copied();
-    histograms.find(of).map_or(Better::Neither, |histogram| histogram.better)
+    histograms.find(is_its_figure).map_or(Better::Neither, |histogram| histogram.better)
 }
 
 /// A metric in words: `mean connect latency`, `connections per second`.

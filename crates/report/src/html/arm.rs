@@ -30,6 +30,6 @@ pub(super) fn name(at: usize, arm: &Arm) -> ArmName {
 }
 
 /// Whatever `of` makes of each arm with its place.
-pub(super) fn each_arm<T>(summary: &Summary, of: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
-    summary.arms.iter().enumerate().filter_map(|(at, arm)| of(at, arm)).collect()
+pub(super) fn each_arm<T>(summary: &Summary, make: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
+    summary.arms.iter().enumerate().filter_map(|(at, arm)| make(at, arm)).collect()
 }

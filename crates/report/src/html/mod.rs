@@ -43,7 +43,7 @@ struct Views {
 
 /// The page of one run, or of several with a table of contents.
 pub(crate) fn render(runs: &[Run<'_>]) -> String {
-    let views = runs.iter().map(|run| view::of(&run.summary, run.own)).collect();
+    let views = runs.iter().map(|run| view::build(&run.summary, run.own)).collect();
     let title = match runs {
         [run] => format!("{} · tcptoll", run.summary.question),
         runs => format!("{} answers · tcptoll", runs.len()),
@@ -54,5 +54,5 @@ pub(crate) fn render(runs: &[Run<'_>]) -> String {
 
 /// The picture that the page of a run begins with, as an SVG file. None: it has none.
 pub(crate) fn picture(summary: &Summary, own: &Own) -> Option<String> {
-    alone::of(&view::of(summary, own))
+    alone::draw(&view::build(summary, own))
 }

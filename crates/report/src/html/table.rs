@@ -41,7 +41,7 @@ impl Table {
 /// Figures per arm, the metric of the run first under its whole name and not a second time.
 pub(super) fn figures(summary: &Summary, own: &Own, table: columns::Table) -> Table {
     let metric = rounds::metric(summary);
-    let mut shown = of(summary, own, &table.without(metric));
+    let mut shown = fill(summary, own, &table.without(metric));
     let Some(key) = metric else { return shown };
     let estimates = rounds::estimates(summary, key);
     let cell = |(arm, estimate): (&Arm, Option<Estimate>)| {
@@ -60,7 +60,7 @@ pub(super) fn figures(summary: &Summary, own: &Own, table: columns::Table) -> Ta
 }
 
 /// A table; columns that no arm has are left out.
-pub(super) fn of(summary: &Summary, own: &Own, table: &columns::Table) -> Table {
+pub(super) fn fill(summary: &Summary, own: &Own, table: &columns::Table) -> Table {
     let arms = table.arms(summary);
     let text = |column: &Column, arm: &Arm| column.text(arm, own, Form::Page);
     let filled = |column: &&Column| arms.iter().any(|(_, arm)| text(column, arm) != number::ABSENT);

@@ -151,7 +151,7 @@ fn kept(outcome: &Outcome) -> Value {
 ///
 /// Errors: the trial is not as recorded.
 fn replayed(case: &Case, settings: Settings, script: Script) -> Result<Value, String> {
-    let replay = Replay::of(script);
+    let replay = Replay::new(script);
     let outcome = trial(case.experiment, settings, &replay);
     replay.end()?;
     Ok(kept(&outcome.unwrap()))
@@ -191,24 +191,24 @@ fn a_recorded_trial_at_a_target_gives_its_outcome_again() {
 
 #[test]
 fn an_order_that_changed_is_named_with_the_field_and_both_values() {
-    let of = |case, setting| {
+    let difference = |case, setting| {
         let text = departure(case, setting);
         text.split_once("the trial wants to ").unwrap().1.to_owned()
     };
     assert_eq!(
-        of(&CONNECT, ("count", "13")),
+        difference(&CONNECT, ("count", "13")),
         "open-connections to the client: count is 13; recorded: 12"
     );
     assert_eq!(
-        of(&HTTP, ("connections", "3")),
+        difference(&HTTP, ("connections", "3")),
         "serve to the server: connections is 3; recorded: 2"
     );
     assert_eq!(
-        of(&KEEPALIVE, ("sockets", "6")),
+        difference(&KEEPALIVE, ("sockets", "6")),
         "make to the server: Listen.sockets is 5; recorded: 4"
     );
     assert_eq!(
-        of(&CONNECT, ("link", "rtt=3ms")),
+        difference(&CONNECT, ("link", "rtt=3ms")),
         "make a lab: link is \"rtt=3ms\"; recorded: \"rtt=2ms\""
     );
 }
@@ -224,14 +224,14 @@ fn an_order_too_many_and_one_too_few_are_named() {
 
 #[test]
 fn a_recording_that_is_too_short_or_too_long_is_not_replayed() {
-    let of = |text: &str| {
+    let refusal = |text: &str| {
         replayed(&CONNECT, CONNECT.settings(), Script::parse(text).unwrap()).unwrap_err()
     };
     let text = CONNECT.script().to_string();
     let (whole, last) = text.trim_end().rsplit_once('\n').unwrap();
-    let short = of(whole);
+    let short = refusal(whole);
     assert!(short.contains("wait for the server; the recording is over"), "{short}");
-    let long = of(&format!("{text}{last}\n"));
+    let long = refusal(&format!("{text}{last}\n"));
     assert!(long.ends_with("of the recording follows: answer from the server"), "{long}");
 }
 
