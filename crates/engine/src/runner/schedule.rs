@@ -46,7 +46,7 @@ impl Schedule {
         Self::with(experiment, study)
     }
 
-    /// As [`Schedule::of`], of this experiment.
+    /// As [`Schedule::from_study`], of this experiment.
     pub(super) fn with(
         experiment: &'static dyn Experiment,
         study: &Study,

@@ -29,7 +29,7 @@ pub(super) fn name(at: usize, arm: &Arm) -> ArmName {
     ArmName { class: arm_class(at), name: arm.name.clone() }
 }
 
-/// Whatever `of` makes of each arm with its place.
+/// What `make` gives for each arm with its place.
 pub(super) fn each_arm<T>(summary: &Summary, make: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
     summary.arms.iter().enumerate().filter_map(|(at, arm)| make(at, arm)).collect()
 }

@@ -61,7 +61,7 @@ impl Groups {
         Some(Self { all, used, begun_ns: u64::MAX })
     }
 
-    /// The group of this number, which is one of those given to [`Groups::of`].
+    /// The group of this number, which is one of those given to [`Groups::from_groups`].
     pub(super) fn group(&mut self, number: u8) -> &mut Group {
         &mut self.all[usize::from(number)]
     }
