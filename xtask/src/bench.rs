@@ -66,14 +66,14 @@ fn head(name: &str) -> String {
 
 /// The page with another part of this name; the others stay as they are.
 fn with_part(page: &str, name: &str, part: &str) -> String {
-    let of = |known: &str| -> Option<&str> {
+    let part_of = |known: &str| -> Option<&str> {
         let begun = &page[page.find(&head(known))?..];
         let next = NAMES.iter().filter_map(|(other, _)| begun[1..].find(&head(other))).min();
         Some(&begun[..next.map_or(begun.len(), |next| next + 1)])
     };
     let parts: Vec<String> = NAMES
         .iter()
-        .filter_map(|(known, _)| if *known == name { Some(part) } else { of(known) })
+        .filter_map(|(known, _)| if *known == name { Some(part) } else { part_of(known) })
         .map(|part| format!("{}\n", part.trim_end()))
         .collect();
     parts.join("\n")

@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
         let folder = path.parent().unwrap_or(path).display().to_string();
         krates.push(Krate { folder, name: package.name.replace('-', "_") });
     }
-    let tree = Tree::of(&krates, sources()?);
+    let tree = Tree::new(&krates, sources()?);
     for file in &tree.files {
         findings.extend(modules::check(&tree, file));
     }
@@ -131,7 +131,7 @@ fn sources() -> anyhow::Result<Vec<(String, Source)>> {
         if length > LINES_MAX {
             println!("warning: {file}: {length} lines; above {LINES_MAX} it may hold two subjects");
         }
-        let source = Source::of(&text).with_context(|| file.clone())?;
+        let source = Source::parse(&text).with_context(|| file.clone())?;
         sources.push((file, source));
     }
     Ok(sources)

@@ -205,7 +205,7 @@ impl Steps {
                 let output = line.idle()?.command().output();
                 let output = output.with_context(|| format!("running {shown}"))?;
                 let [said, why] =
-                    [&output.stdout, &output.stderr].map(|of| String::from_utf8_lossy(of));
+                    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
                 anyhow::ensure!(output.status.success(), "{said}{why}\n{shown}: {}", output.status);
                 Ok(())
             })

@@ -181,12 +181,12 @@ pub fn summarise(record: &Record) -> Option<Summary> {
         return Some(summary.clone());
     }
     let header = record.header()?;
-    let schedule = Schedule::of(&header.study).ok()?;
+    let schedule = Schedule::from_study(&header.study).ok()?;
     let trials: Vec<Trial> = record.trials().cloned().collect();
     let resumed: Vec<Resumed> = record.resumed().cloned().collect();
     let stopped = if record.running { "the run is still running" } else { "the run was killed" };
     let ended = Ended { trials: &trials, resumed: &resumed, stopped, partial: true, steal: None };
-    Some(conclusion::of(header, &schedule, &ended))
+    Some(conclusion::summary(header, &schedule, &ended))
 }
 
 fn cannot(options: &RunOptions, error: std::io::Error) -> RunError {
@@ -258,7 +258,7 @@ impl<'a> Runner<'a> {
             partial,
             steal,
         };
-        let mut summary = conclusion::of(self.header, &self.schedule, &ended);
+        let mut summary = conclusion::summary(self.header, &self.schedule, &ended);
         if partial && !self.schedule.is_single() {
             summary.next.insert(0, go_on(self.recorder.path()));
         }

@@ -231,12 +231,12 @@ pub fn memory_bytes(pids: &[u32]) -> u64 {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
     };
-    let of = |pid: &u32| {
+    let process_memory = |pid: &u32| {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
         let proportional = read("smaps_rollup").ok().and_then(|text| field(&text, "Pss:"));
         proportional.or_else(|| field(&read("status").ok()?, "VmRSS:")).unwrap_or(0)
     };
-    pids.iter().map(of).sum()
+    pids.iter().map(process_memory).sum()
 }
 
 /// What is used of `/proc/PID/stat`; times in ticks.

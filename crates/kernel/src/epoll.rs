@@ -178,7 +178,7 @@ pub struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// Nothing of this descriptor yet but its end.
-    pub fn of(fd: BorrowedFd<'a>) -> Self {
+    pub fn new(fd: BorrowedFd<'a>) -> Self {
         Self::maybe(Some(fd))
     }
 

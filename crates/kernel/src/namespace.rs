@@ -27,7 +27,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Reads the settings that are known to be the reason of a refusal with this error.
-    pub fn of(errno: Option<i32>) -> Self {
+    pub fn from_errno(errno: Option<i32>) -> Self {
         // Nothing else gives it (`namespaces(7)`), and the limit may be one of a container's.
         if errno == Some(libc::ENOSPC) {
             return Self::MaxNamespaces;

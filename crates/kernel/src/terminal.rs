@@ -46,7 +46,7 @@ impl Modes {
     /// Those that it has.
     ///
     /// Errors: `fd` is no terminal.
-    pub fn of(fd: impl AsFd) -> Result<Self, SysError> {
+    pub fn read(fd: impl AsFd) -> Result<Self, SysError> {
         tcgetattr(fd).map(Self).map_err(|errno| SysError::new("tcgetattr", "the terminal", errno))
     }
 

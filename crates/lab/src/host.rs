@@ -130,7 +130,7 @@ struct Host {
 
 /// Everything that a host carries out.
 fn orders(role: Role) -> Orders<Host> {
-    let orders = Orders::of("host")
+    let orders = Orders::new("host")
         .on(|_: &mut Host, ReadSysctls(names), _| {
             let read = |name: String| read_sysctl(&name).ok().map(|value| (name, value));
             Ok(names.into_iter().filter_map(read).collect())

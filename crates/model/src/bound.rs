@@ -10,9 +10,9 @@ use crate::record::{Excluded, Lasting, Summary, Trial};
 /// Trials excluded from verdicts, by arm and reason, in order of running.
 #[must_use]
 pub fn excluded<'a>(trials: impl IntoIterator<Item = &'a Trial> + Clone) -> Vec<Excluded> {
-    let mut of: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut trials_of_arm: BTreeMap<&str, u32> = BTreeMap::new();
     for trial in trials.clone() {
-        *of.entry(&trial.arm.name).or_default() += 1;
+        *trials_of_arm.entry(&trial.arm.name).or_default() += 1;
     }
     let mut all: Vec<Excluded> = Vec::new();
     for trial in trials {
@@ -28,7 +28,7 @@ pub fn excluded<'a>(trials: impl IntoIterator<Item = &'a Trial> + Clone) -> Vec<
                 reason: reason.clone(),
                 lasting: trial.lasting,
                 trials: 1,
-                of: of[arm.as_str()],
+                of: trials_of_arm[arm.as_str()],
             }),
         }
     }

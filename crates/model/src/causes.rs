@@ -13,8 +13,8 @@ use self::spec::CauseSpec;
 use crate::record::{Arm, Cause};
 
 /// Those of the causes that the arm's evidence supports, in the order of the list.
-pub fn of(arm: &Arm, causes: &[&CauseSpec]) -> Vec<Cause> {
-    causes.iter().filter_map(|cause| cause.of(arm)).collect()
+pub fn supported(arm: &Arm, causes: &[&CauseSpec]) -> Vec<Cause> {
+    causes.iter().filter_map(|cause| cause.explain(arm)).collect()
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
     /// The causes of an arm where `waited` handshakes waited for the first retransmission.
     fn causes(arm: Arm, waited: u64) -> Vec<Cause> {
         let arm = Arm { syn_retry_ladder_s: vec![1.0, 2.0], rungs: vec![waited, 0], ..arm };
-        of(&arm, QUEUES)
+        supported(&arm, QUEUES)
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Study {
             }
         }
         self.margin()?;
-        StopRule::of(self)?;
+        StopRule::from_study(self)?;
         let metric = self.metric.as_deref().unwrap_or("the primary metric");
         pairs(self, &arms, metric).map(drop)
     }

@@ -57,7 +57,7 @@ fn within_at(
     margin: f64,
     alpha: f64,
 ) -> Vec<Comparison> {
-    let counted = Counted::of(trials);
+    let counted = Counted::new(trials);
     let compare = |pair: &Pair| {
         let rounds = counted.pairs(&arms[pair.a].name, &arms[pair.b].name, &pair.metric);
         let blank =

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::merge::{Merge as _, merged, of, sum, sum_of_some, summed, summed_by_place};
+use crate::merge::{Merge as _, merged, parts, sum, sum_of_some, summed, summed_by_place};
 use crate::record::{Arm, HistogramSummary, LinkMeasured, Metric, Own, Round, Trial, Warmup};
 use crate::saturation;
 use crate::stats::{Figure, sample, sequence};
@@ -37,7 +37,11 @@ const FOLLOWED: [&str; 2] = ["_p50", "_p99"];
 /// nothing to conclude from them. If all failed, the arm keeps the last failure.
 pub fn arms(planned: &[PlannedArm], trials: &[Trial]) -> Vec<Arm> {
     let by_arm = by_arm(trials);
-    planned.iter().filter_map(|arm| by_arm.get(arm.name.as_str())).map(|of| one(of)).collect()
+    planned
+        .iter()
+        .filter_map(|arm| by_arm.get(arm.name.as_str()))
+        .map(|trials| one(trials))
+        .collect()
 }
 
 /// One trial of a load that several machines shared, of the trial of each; `None`: there is none.
@@ -76,7 +80,7 @@ pub fn of_shares(shares: &[&Arm]) -> Option<Arm> {
     whole.rounds.clear();
     // The machines' loads ran beside each other, not one after the other.
     let longest =
-        |of: &dyn Fn(&&Arm) -> Option<f64>| shares.iter().filter_map(of).fold(0.0, f64::max);
+        |time: &dyn Fn(&&Arm) -> Option<f64>| shares.iter().filter_map(time).fold(0.0, f64::max);
     whole.elapsed_s = longest(&|arm| Some(arm.elapsed_s));
     if let Some(warmup) = &mut whole.warmup {
         warmup.elapsed_s = longest(&|arm| Some(arm.warmup.as_ref()?.elapsed_s));
@@ -130,10 +134,10 @@ pub(crate) fn by_arm(trials: &[Trial]) -> BTreeMap<&str, Vec<&Trial>> {
     for trial in trials {
         by_arm.entry(&trial.arm.name).or_default().push(trial);
     }
-    for of in by_arm.values_mut() {
+    for trials in by_arm.values_mut() {
         // What was stopped runs again in the same place after the run is resumed.
         let place = |trial: &Trial| (trial.round, trial.order, trial.attempt);
-        of.sort_by(|a, b| place(a).cmp(&place(b)).then(a.began_s.total_cmp(&b.began_s)));
+        trials.sort_by(|a, b| place(a).cmp(&place(b)).then(a.began_s.total_cmp(&b.began_s)));
     }
     by_arm
 }
@@ -188,12 +192,12 @@ fn one(trials: &[&Trial]) -> Arm {
         link: link(&arms),
         path: arms.iter().find_map(|arm| arm.path.clone()),
         metrics: metrics(&arms, concludes),
-        histograms: distributions::merged(&of(&arms, |arm| &arm.histograms)),
+        histograms: distributions::merged(&parts(&arms, |arm| &arm.histograms)),
         attempts: sum(arms.iter().map(|arm| arm.attempts)),
         ok: sum(arms.iter().map(|arm| arm.ok)),
-        errors: summed(&of(&arms, |arm| &arm.errors)),
+        errors: summed(&parts(&arms, |arm| &arm.errors)),
         first_errors: arms.iter().rev().flat_map(|arm| arm.first_errors.clone()).collect(),
-        statuses: summed(&of(&arms, |arm| &arm.statuses)),
+        statuses: summed(&parts(&arms, |arm| &arm.statuses)),
         client: hosts::host(&clients),
         server: (!servers.is_empty()).then(|| hosts::host(&servers)),
         softirq: hosts::softirq(&softirqs),
@@ -201,7 +205,7 @@ fn one(trials: &[&Trial]) -> Arm {
         timeline: merged(&arms, |arm| arm.timeline.as_ref()),
         expectation: merged(&arms, |arm| arm.expectation.as_ref()),
         syn_retry_ladder_s: first.syn_retry_ladder_s.clone(),
-        rungs: summed_by_place(&of(&arms, |arm| &arm.rungs)),
+        rungs: summed_by_place(&parts(&arms, |arm| &arm.rungs)),
         rounds: rounds(trials),
         warmup: warmup(&arms),
         series: first.series.clone(),
@@ -214,7 +218,7 @@ fn one(trials: &[&Trial]) -> Arm {
         saturation: saturation::of_rounds(
             &arms.iter().map(|arm| arm.saturation.as_ref()).collect::<Vec<_>>(),
         ),
-        own: Own::merge(&of(&arms, |arm| &arm.own)).unwrap_or_default(),
+        own: Own::merge(&parts(&arms, |arm| &arm.own)).unwrap_or_default(),
         elapsed_s: arms.iter().map(|arm| arm.elapsed_s).sum(),
         cut_after_s: arms.iter().find_map(|arm| arm.cut_after_s),
         partial: stopped(trials),
@@ -297,9 +301,9 @@ fn warmup(arms: &[&Arm]) -> Option<Warmup> {
     (!warmups.is_empty()).then(|| Warmup {
         attempts: sum(warmups.iter().map(|warmup| warmup.attempts)),
         ok: sum(warmups.iter().map(|warmup| warmup.ok)),
-        errors: summed(&of(&warmups, |warmup| &warmup.errors)),
+        errors: summed(&parts(&warmups, |warmup| &warmup.errors)),
         elapsed_s: warmups.iter().map(|warmup| warmup.elapsed_s).sum(),
-        histograms: distributions::merged(&of(&warmups, |warmup| &warmup.histograms)),
+        histograms: distributions::merged(&parts(&warmups, |warmup| &warmup.histograms)),
     })
 }
 

@@ -37,7 +37,7 @@ pub fn parse_net(text: &str) -> Counters {
         let Some((prefix, rest)) = line.split_once(':') else { continue };
         let words: Vec<&str> = rest.split_whitespace().collect();
         match names.take() {
-            Some((of, names)) if of == prefix => {
+            Some((known, names)) if known == prefix => {
                 if names.len() == words.len() {
                     counters.extend(names.iter().zip(&words).filter_map(|(name, value)| {
                         Some((format!("{prefix}{name}"), value.parse().ok()?))
@@ -179,8 +179,8 @@ pub struct Stolen {
 ///
 /// Range:   ticks that went backwards, as they may when a CPU goes offline, count as none.
 pub fn stolen(before: &[CpuTimes], after: &[CpuTimes]) -> Stolen {
-    let grown = |of: &dyn Fn(&CpuTimes) -> u64| {
-        let sum = |cpus: &[CpuTimes]| cpus.iter().map(of).sum::<u64>();
+    let grown = |time: &dyn Fn(&CpuTimes) -> u64| {
+        let sum = |cpus: &[CpuTimes]| cpus.iter().map(time).sum::<u64>();
         sum(after).saturating_sub(sum(before))
     };
     let (ticks, all) = (grown(&|times| times.steal), grown(&CpuTimes::all));

@@ -130,8 +130,8 @@ mod tests {
 
     fn arm(name: &str, option: &str, asked: Option<u64>, send: u64, receive: u64) -> Arm {
         let end = SocketEnd {
-            send_buffer: Buffer::of(asked, send),
-            receive_buffer: Buffer::of(asked, receive),
+            send_buffer: Buffer::new(asked, send),
+            receive_buffer: Buffer::new(asked, receive),
             ..SocketEnd::default()
         };
         let transfer = Transfer { client: end.clone(), server: end, ..Transfer::default() };
@@ -180,8 +180,8 @@ mod tests {
     #[test]
     fn each_buffer_that_was_changed_is_stated_once_with_its_limit() {
         let end = |asked: u64, send, receive| SocketEnd {
-            send_buffer: Buffer::of(Some(asked), send),
-            receive_buffer: Buffer::of(Some(asked), receive),
+            send_buffer: Buffer::new(Some(asked), send),
+            receive_buffer: Buffer::new(Some(asked), receive),
             ..SocketEnd::default()
         };
         let text = |client: &SocketEnd, server: &SocketEnd| {

@@ -400,7 +400,7 @@ fn steps(matched: &[Stamps]) -> Vec<Step> {
 
 /// The views that need the wire.
 fn wire_views(matched: &[Stamps]) -> Vec<View> {
-    let spans = |of: fn(&Stamps) -> Option<u64>| matched.iter().filter_map(of).collect();
+    let spans = |length: fn(&Stamps) -> Option<u64>| matched.iter().filter_map(length).collect();
     let on_wire = spans(|s| Some(s.syn_ack_in - s.syn_out));
     let kernel = spans(|s| Some(s.ack_in - s.syn_in));
     let process = spans(|s| Some(s.accepted?.saturating_sub(s.called)));

@@ -21,7 +21,7 @@ pub struct Addresses {
 impl Addresses {
     /// Outside 127/8, because the kernel treats loopback kinder (`tcp_tw_reuse=2`, MTU 65536);
     /// on the loopback place both are the loopback address.
-    pub fn of(loopback: bool, ipv6: bool) -> Self {
+    pub fn new(loopback: bool, ipv6: bool) -> Self {
         let (client, server, prefix): (IpAddr, IpAddr, u8) = match (loopback, ipv6) {
             (true, false) => (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into(), 8),
             (true, true) => (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into(), 128),
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_silent_address_is_of_the_lab_and_no_host_s() {
         for ipv6 in [false, true] {
-            let own = Addresses::of(false, ipv6);
+            let own = Addresses::new(false, ipv6);
             for number in 1..=SILENT_ADDRESSES {
                 let silent = silent_address(number, ipv6);
                 assert!(is_silent(silent) && silent != own.client && silent != own.server);

@@ -30,7 +30,7 @@ pub fn merged<'a, Round, Part: Merge + 'a>(
 }
 
 /// The same part of each.
-pub fn of<'a, Round, Part>(
+pub fn parts<'a, Round, Part>(
     rounds: &[&'a Round],
     part: impl Fn(&'a Round) -> &'a Part,
 ) -> Vec<&'a Part> {
@@ -45,8 +45,8 @@ pub fn sum(counts: impl Iterator<Item = u64>) -> u64 {
 /// The sum of a count that some rounds have.
 ///
 /// None: no round has it.
-pub fn sum_of_some<Round>(rounds: &[&Round], of: impl Fn(&Round) -> Option<u64>) -> Option<u64> {
-    rounds.iter().copied().filter_map(of).reduce(u64::saturating_add)
+pub fn sum_of_some<Round>(rounds: &[&Round], count: impl Fn(&Round) -> Option<u64>) -> Option<u64> {
+    rounds.iter().copied().filter_map(count).reduce(u64::saturating_add)
 }
 
 /// The sums of counts by name.

@@ -115,8 +115,8 @@ impl Asked<'_> {
         let pair = |combination: usize, arm: usize| {
             let at = |arm: usize| arm * combinations + combination;
             let levels = &self.arms[at(arm)].factors;
-            let of = |name: &String| Some((name.clone(), levels.get(name)?.clone()));
-            let per = self.study.factors.keys().filter_map(of).collect();
+            let level = |name: &String| Some((name.clone(), levels.get(name)?.clone()));
+            let per = self.study.factors.keys().filter_map(level).collect();
             (at(arm), at(baseline), per)
         };
         let others = |combination| {

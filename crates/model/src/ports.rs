@@ -94,8 +94,8 @@ impl ClientCloses {
     /// From how many connections there were and how many of them the client closed first.
     ///
     /// What is all but for 1 in 200 counts as all, and up to 1 in 50 as none: so few limit no rate. None: there were no connections.
-    pub fn found(by_client: u64, of: u64) -> Option<Self> {
-        let share = (of > 0).then(|| by_client as f64 / of as f64)?;
+    pub fn found(by_client: u64, connections: u64) -> Option<Self> {
+        let share = (connections > 0).then(|| by_client as f64 / connections as f64)?;
         Some(match share {
             share if share >= 0.995 => Self::All,
             share if share <= 0.02 => Self::None,
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_server_that_closes_late_holds_the_ports_in_fin_wait_2() {
-        let of = |share, mean_s| {
+        let forecast_with = |share, mean_s| {
             let settings = PortSettings {
                 half_closed: Some(HalfClosed { share, mean_s }),
                 ..settings(&[("ip_local_port_range", "1000 1999"), ("tcp_tw_reuse", "1")])
@@ -309,9 +309,12 @@ mod tests {
             forecast(&settings).unwrap()
         };
         // None has reached TIME-WAIT, and none may.
-        assert_eq!((of(1.0, 4.0).held_s, of(1.0, 4.0).sustained_per_s), (4.0, Some(250.0)));
+        assert_eq!(
+            (forecast_with(1.0, 4.0).held_s, forecast_with(1.0, 4.0).sustained_per_s),
+            (4.0, Some(250.0))
+        );
         // 1,000 ports, 4.5 s in FIN-WAIT-2 on average, and half of them 1 s in TIME-WAIT.
-        let forecast = of(0.5, 4.5);
+        let forecast = forecast_with(0.5, 4.5);
         assert_eq!((forecast.held_s, forecast.sustained_per_s), (5.0, Some(200.0)));
         assert_eq!(
             forecast.text,

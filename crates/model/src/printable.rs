@@ -13,7 +13,7 @@ use serde_json::Value;
 /// A copy whose every string and key is one [`line()`].
 ///
 /// Errors: a figure that is not a number cannot be represented, so there is no copy.
-pub fn of<T: Serialize + DeserializeOwned>(part: &T) -> Result<T, serde_json::Error> {
+pub fn copy<T: Serialize + DeserializeOwned>(part: &T) -> Result<T, serde_json::Error> {
     let mut value = serde_json::to_value(part)?;
     walk(&mut value);
     serde_json::from_value(value)
@@ -91,7 +91,7 @@ mod tests {
         let part =
             serde_json::json!({"a\u{9b}": ["b\u{202e}\u{200b}", 7, null], "c": {"d": "\u{7f}"}});
         let clean = serde_json::json!({"a·": ["b", 7, null], "c": {"d": "·"}});
-        assert_eq!(of(&part).unwrap(), clean);
-        assert!(of(&f64::NAN).is_err(), "a figure that is no number has no copy");
+        assert_eq!(copy(&part).unwrap(), clean);
+        assert!(copy(&f64::NAN).is_err(), "a figure that is no number has no copy");
     }
 }

@@ -164,11 +164,11 @@ pub fn of_rounds(rounds: &[Option<&Saturation>]) -> Option<Saturation> {
     if found.is_empty() || found.len() * 2 < rounds.len() {
         return None;
     }
-    let mean = |of: fn(&Saturation) -> f64| {
-        found.iter().map(|one| of(one)).sum::<f64>() / found.len() as f64
+    let mean = |value: fn(&Saturation) -> f64| {
+        found.iter().map(|one| value(one)).sum::<f64>() / found.len() as f64
     };
-    let mean_of_some = |of: fn(&Saturation) -> Option<f64>| {
-        let values: Vec<f64> = found.iter().filter_map(|one| of(one)).collect();
+    let mean_of_some = |value: fn(&Saturation) -> Option<f64>| {
+        let values: Vec<f64> = found.iter().filter_map(|one| value(one)).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     };
     Some(Saturation {
@@ -206,10 +206,10 @@ mod tests {
             aging.observe(due_ns, free_ns[slot] - due_ns);
             due += 1;
         }
-        saturation(&of(due, 0), &aging.medians())
+        saturation(&open_loop(due, 0), &aging.medians())
     }
 
-    fn of(due: u64, unsent: u64) -> OpenLoop {
+    fn open_loop(due: u64, unsent: u64) -> OpenLoop {
         OpenLoop { due_per_s: 0.0, sustained_per_s: 0.0, due, unsent, waited: 0, unserved: 0 }
     }
 
@@ -231,7 +231,7 @@ mod tests {
     fn each_ms(age_ms: impl Fn(u64) -> u64) -> Option<Saturation> {
         let mut aging = Aging::new(1_000 * MS);
         (0..1_000).for_each(|due| aging.observe(due * MS, age_ms(due) * MS));
-        saturation(&of(1_000, 0), &aging.medians())
+        saturation(&open_loop(1_000, 0), &aging.medians())
     }
 
     #[test]
@@ -261,8 +261,8 @@ mod tests {
     fn a_queue_that_a_time_limit_bounds_is_known_by_what_was_given_up() {
         let mut aging = Aging::new(1_000 * MS);
         (0..100).for_each(|due| aging.observe(due * 10 * MS, 500 * MS));
-        assert_eq!(saturation(&of(100, 1), &aging.medians()), None);
-        let found = saturation(&of(100, 90), &aging.medians()).unwrap();
+        assert_eq!(saturation(&open_loop(100, 1), &aging.medians()), None);
+        let found = saturation(&open_loop(100, 90), &aging.medians()).unwrap();
         assert!((found.unsent_share - 0.9).abs() < 1e-9);
         assert!(found.last_quarter_us.is_some_and(|us| (us / 500_000.0 - 1.0).abs() < 0.001));
     }
@@ -271,7 +271,7 @@ mod tests {
     fn a_slow_server_that_keeps_up_is_not_saturated() {
         let mut aging = Aging::new(1_000 * MS);
         (0..100).for_each(|due| aging.observe(due * 10 * MS, (1_000 + due % 7) * MS));
-        assert_eq!(saturation(&of(100, 0), &aging.medians()), None);
+        assert_eq!(saturation(&open_loop(100, 0), &aging.medians()), None);
     }
 
     #[test]

@@ -9,11 +9,11 @@ use std::str::FromStr;
 /// Most machines that share a load.
 pub const SHARES_MAX: u64 = 1_000;
 
-/// Part `part`, from 1, of `of`: `2/3`.
+/// Part `part`, from 1, of `total`: `2/3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     part: u64,
-    of: u64,
+    total: u64,
 }
 
 impl Share {
@@ -25,20 +25,20 @@ impl Share {
 
     /// Of how many.
     #[must_use]
-    pub fn of(self) -> u64 {
-        self.of
+    pub fn total(self) -> u64 {
+        self.total
     }
 
     /// How many of `total` operations this part takes; all parts together take `total`.
     #[must_use]
     pub fn count(self, total: u64) -> u64 {
-        total / self.of + u64::from(self.part <= total % self.of)
+        total / self.total + u64::from(self.part <= total % self.total)
     }
 
     /// Operations per second of this part.
     #[must_use]
     pub fn rate(self, total_per_s: f64) -> f64 {
-        total_per_s / self.of as f64
+        total_per_s / self.total as f64
     }
 
     /// When its first operation is due after that of the first part, s: the parts take turns.
@@ -53,10 +53,10 @@ impl FromStr for Share {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let share = || {
-            let (part, of) = text.split_once('/')?;
-            let (part, of) = (part.trim().parse().ok()?, of.trim().parse().ok()?);
-            (1..=SHARES_MAX).contains(&of).then_some(())?;
-            (1..=of).contains(&part).then_some(Self { part, of })
+            let (part, total) = text.split_once('/')?;
+            let (part, total) = (part.trim().parse().ok()?, total.trim().parse().ok()?);
+            (1..=SHARES_MAX).contains(&total).then_some(())?;
+            (1..=total).contains(&part).then_some(Self { part, total })
         };
         share().ok_or("write the part and the number of parts, like 2/3")
     }
@@ -64,7 +64,7 @@ impl FromStr for Share {
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.part, self.of)
+        write!(f, "{}/{}", self.part, self.total)
     }
 }
 
@@ -95,8 +95,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_parts_together_are_the_whole(total in 0..10_000_000_u64, of in 1..=SHARES_MAX) {
-            let parts = (1..=of).map(|part| Share { part, of }.count(total));
+        fn all_parts_together_are_the_whole(total in 0..10_000_000_u64, count in 1..=SHARES_MAX) {
+            let parts = (1..=count).map(|part| Share { part, total: count }.count(total));
             prop_assert_eq!(parts.sum::<u64>(), total);
         }
     }

@@ -64,7 +64,7 @@ impl StopRule {
     /// What a study asks for. Without `[rounds]`: until every comparison has its verdict, 15 to 30
     /// rounds, at most a minute; once, where nothing is compared. A smaller `min` than 15, or a `max`
     /// below it, is taken at its word: higher and lower are told from 5 rounds on.
-    pub fn of(study: &Study) -> Result<Self, StudyError> {
+    pub fn from_study(study: &Study) -> Result<Self, StudyError> {
         let RoundsAsked { fixed, target, min, max, max_time } = &study.rounds;
         for (name, count) in [("fixed", fixed), ("min", min), ("max", max)] {
             if let Some(count) = count.filter(|count| !(1..=ROUNDS_MAX).contains(count)) {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     fn rule(rounds: RoundsAsked, compared: bool) -> StopRule {
-        StopRule::of(&study(rounds, compared)).unwrap()
+        StopRule::from_study(&study(rounds, compared)).unwrap()
     }
 
     fn asked() -> RoundsAsked {
@@ -325,11 +325,11 @@ mod tests {
             ),
         ];
         for (rounds, says) in cases {
-            let error = StopRule::of(&study(rounds, true)).unwrap_err().to_string();
+            let error = StopRule::from_study(&study(rounds, true)).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
         let verdict = RoundsAsked { target: Some("verdict".into()), ..asked() };
-        let error = StopRule::of(&study(verdict, false)).unwrap_err().to_string();
+        let error = StopRule::from_study(&study(verdict, false)).unwrap_err().to_string();
         assert!(error.contains("nothing is compared"), "{error}");
     }
 

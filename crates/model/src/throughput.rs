@@ -79,7 +79,7 @@ pub enum Direction {
 
 impl Direction {
     /// The directions that carried data.
-    pub fn of(transfer: &Transfer) -> impl Iterator<Item = (Self, &Way)> {
+    pub fn used_in(transfer: &Transfer) -> impl Iterator<Item = (Self, &Way)> {
         [(Self::Up, &transfer.up), (Self::Down, &transfer.down)]
             .into_iter()
             .filter_map(|(direction, way)| Some((direction, way.as_ref()?)))
@@ -365,7 +365,7 @@ fn smallest(
 ) -> Option<Limited> {
     let least = bounds.first()?;
     let share = goodput / least.bytes_per_s;
-    let window = windows(transfer, sender).find(|(of, _)| *of == least.limit);
+    let window = windows(transfer, sender).find(|(limit, _)| *limit == least.limit);
     let window = window.map(|(_, bytes)| bytes);
     let reached = if mostly_filled(window, sender) { reached_when_filled } else { reached };
     if !(reached..=EXCEEDED).contains(&share) || !peak_fills(window, sender) {

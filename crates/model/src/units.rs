@@ -235,8 +235,8 @@ pub fn human_bytes(bytes: f64) -> String {
 #[must_use]
 pub fn text_size(bytes: u64) -> String {
     let units = [("G", 1_u64 << 30), ("M", 1 << 20), ("K", 1 << 10)];
-    let unit = units.into_iter().find(|(_, of)| bytes > 0 && bytes.is_multiple_of(*of));
-    unit.map_or_else(|| bytes.to_string(), |(unit, of)| format!("{}{unit}", bytes / of))
+    let unit = units.into_iter().find(|(_, size)| bytes > 0 && bytes.is_multiple_of(*size));
+    unit.map_or_else(|| bytes.to_string(), |(unit, size)| format!("{}{unit}", bytes / size))
 }
 
 /// Operations per second for a sentence, without their unit: `35,512`, below 100 with a decimal.

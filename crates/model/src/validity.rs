@@ -219,7 +219,7 @@ pub fn starved(
 /// the client's wait for it is in the rate.
 pub fn kept_open(unclosed: u64, ok: u64) -> Option<Finding> {
     (unclosed > 0 && unclosed.saturating_mul(10) >= ok)
-        .then(|| Finding::told(Warning::KeptOpen { unclosed, of: ok }))
+        .then(|| Finding::told(Warning::KeptOpen { unclosed, all: ok }))
 }
 
 /// Silence of a server below this is the everyday of a busy machine, s.

@@ -296,10 +296,10 @@ mod tests {
             }
             wakeups.plan(now_ns, now_ns);
             wakeups.spun(spun);
-            if let Wait::Sleep { until_ns, left_ns: of } = wakeups.plan(now_ns, now_ns + left_ns) {
+            if let Wait::Sleep { until_ns, left_ns: sleep_ns } = wakeups.plan(now_ns, now_ns + left_ns) {
                 prop_assert!(until_ns <= now_ns + left_ns && until_ns >= now_ns);
                 prop_assert!(until_ns + lead_max_ns(left_ns) >= now_ns + left_ns);
-                prop_assert_eq!(of, left_ns);
+                prop_assert_eq!(sleep_ns, left_ns);
             }
         }
     }

@@ -233,11 +233,11 @@ warnings! {
         /// How many, of how many.
         count: u64,
         /// All of the arm that were run.
-        of: u64,
+        all: u64,
         /// The most frequent reason.
         why: String,
     } => format!(
-        "{count} of {of} trials are excluded from verdicts: {why}. The record keeps them"
+        "{count} of {all} trials are excluded from verdicts: {why}. The record keeps them"
     );
 
     /// Rounds lack a metric that is compared, so that nothing is concluded from the others.
@@ -247,11 +247,11 @@ warnings! {
         /// Rounds in which an arm counts and has no value.
         rounds: u32,
         /// All in which both arms count.
-        of: u32,
+        all: u32,
     } => {
         let metric = what.split(", ").next().unwrap_or(what);
         format!(
-            "{what}: no verdict, because in {rounds} of {of} rounds an arm has no {metric}; these are most likely the slow or failed rounds. Run more operations per round, or compare another metric"
+            "{what}: no verdict, because in {rounds} of {all} rounds an arm has no {metric}; these are most likely the slow or failed rounds. Run more operations per round, or compare another metric"
         )
     };
 
@@ -373,11 +373,11 @@ warnings! {
         /// Connections.
         unclosed: u64,
         /// Of how many.
-        of: u64,
+        all: u64,
     } => format!(
         "the server kept {} of {} connections open after the client's close, and each was waited for, so connections per second show that wait. With --rate nothing is waited for",
         human_count(*unclosed),
-        human_count(*of)
+        human_count(*all)
     );
 
     /// A server answered nobody for a time.
@@ -407,11 +407,11 @@ warnings! {
         /// How many.
         missing: usize,
         /// Points in all.
-        of: usize,
+        all: usize,
         /// Some of them, with the reason of each.
         which: String,
     } => format!(
-        "{missing} of {of} points {} no record: {which}. The figures are of the other points",
+        "{missing} of {all} points {} no record: {which}. The figures are of the other points",
         if *missing == 1 { "has" } else { "have" }
     );
 
@@ -436,11 +436,11 @@ warnings! {
         /// Rounds that lack one.
         rounds: u32,
         /// Rounds in all.
-        of: u32,
+        all: u32,
         /// Of the first: why.
         why: String,
     } => format!(
-        "in {rounds} of {of} rounds a share of the load is missing, so these rounds do not count. The first: {why}"
+        "in {rounds} of {all} rounds a share of the load is missing, so these rounds do not count. The first: {why}"
     );
 
     /// Shares of a load were not under way at the same time.
@@ -533,11 +533,11 @@ warnings! {
         /// How many.
         unsent: u64,
         /// Of how many.
-        of: u64,
+        all: u64,
         /// Connections at once, at most.
         connections: u64,
     } => format!(
-        "{unsent} of {of} requests were not sent and count as errors (unsent). All {connections} connections were busy or opening until no answer within --timeout was possible, or until the run ended. Lower --rate, or raise --connections"
+        "{unsent} of {all} requests were not sent and count as errors (unsent). All {connections} connections were busy or opening until no answer within --timeout was possible, or until the run ended. Lower --rate, or raise --connections"
     );
 
     /// Several URLs are asked for in turn.
@@ -577,12 +577,12 @@ warnings! {
         /// Operations that failed.
         failed: u64,
         /// Of these.
-        of: u64,
+        all: u64,
         /// The share that may fail, 0 to 1.
         allowed: f64,
     } => format!(
-        "{failed} of {of} operations failed ({:.1} %, the limit is {:.3} %), so the run is invalid. If failures are expected, set --allow-errors, or failures = \"expected\" in the study",
-        *failed as f64 * 100.0 / (*of).max(1) as f64,
+        "{failed} of {all} operations failed ({:.1} %, the limit is {:.3} %), so the run is invalid. If failures are expected, set --allow-errors, or failures = \"expected\" in the study",
+        *failed as f64 * 100.0 / (*all).max(1) as f64,
         allowed * 100.0
     );
 
@@ -599,9 +599,9 @@ warnings! {
         /// Times.
         count: u64,
         /// Responses.
-        of: u64,
+        all: u64,
     } => format!(
-        "{count} of {of} responses were followed by bytes that belong to no request. The client ignored these bytes and closed the connections (RFC 9112, section 9.2). Check the server's Content-Length"
+        "{count} of {all} responses were followed by bytes that belong to no request. The client ignored these bytes and closed the connections (RFC 9112, section 9.2). Check the server's Content-Length"
     );
 
     /// Requests of the warm-up failed.
@@ -609,11 +609,11 @@ warnings! {
         /// How many.
         failed: u64,
         /// Of how many.
-        of: u64,
+        all: u64,
         /// The most frequent class.
         class: String,
     } => format!(
-        "{failed} of {of} warm-up requests failed, most of them with {class}. They are in no figure, and may have warmed nothing up"
+        "{failed} of {all} warm-up requests failed, most of them with {class}. They are in no figure, and may have warmed nothing up"
     );
 
     /// The kernel made socket buffers smaller or larger than asked for.

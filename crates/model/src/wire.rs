@@ -194,7 +194,7 @@ struct FlowKey {
 
 impl FlowKey {
     #[inline]
-    fn of(direction: Direction, packet: &Packet, segment: &Segment) -> Self {
+    fn new(direction: Direction, packet: &Packet, segment: &Segment) -> Self {
         let (src, dst) = ((packet.src, segment.src_port), (packet.dst, segment.dst_port));
         match direction {
             Direction::ClientToServer => Self { client: src, server: dst },
@@ -309,7 +309,7 @@ impl WireTracker {
         segment: &Segment,
         (gso_size, at_ns): (u32, u64),
     ) -> Option<Recognised> {
-        let key = FlowKey::of(direction, packet, segment);
+        let key = FlowKey::new(direction, packet, segment);
         if !self.flows.contains_key(&key) {
             if segment.flags.rst() {
                 return Some(Recognised::default()); // nothing to learn from it
@@ -451,21 +451,25 @@ impl WireCounts {
         self.with(other, u64::saturating_add)
     }
 
-    fn with(&self, other: &Self, of: fn(u64, u64) -> u64) -> Self {
+    fn with(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
         Self {
-            syn: of(self.syn, other.syn),
-            syn_ack: of(self.syn_ack, other.syn_ack),
-            retransmission: of(self.retransmission, other.retransmission),
-            keepalive_probe: of(self.keepalive_probe, other.keepalive_probe),
-            keepalive_ack: of(self.keepalive_ack, other.keepalive_ack),
-            pure_ack: of(self.pure_ack, other.pure_ack),
-            data: of(self.data, other.data),
-            fin: of(self.fin, other.fin),
-            rst: of(self.rst, other.rst),
-            packets: of(self.packets, other.packets),
-            bytes: of(self.bytes, other.bytes),
-            payload_bytes: either(self.payload_bytes, other.payload_bytes, of),
-            retransmitted_bytes: either(self.retransmitted_bytes, other.retransmitted_bytes, of),
+            syn: combine(self.syn, other.syn),
+            syn_ack: combine(self.syn_ack, other.syn_ack),
+            retransmission: combine(self.retransmission, other.retransmission),
+            keepalive_probe: combine(self.keepalive_probe, other.keepalive_probe),
+            keepalive_ack: combine(self.keepalive_ack, other.keepalive_ack),
+            pure_ack: combine(self.pure_ack, other.pure_ack),
+            data: combine(self.data, other.data),
+            fin: combine(self.fin, other.fin),
+            rst: combine(self.rst, other.rst),
+            packets: combine(self.packets, other.packets),
+            bytes: combine(self.bytes, other.bytes),
+            payload_bytes: either(self.payload_bytes, other.payload_bytes, combine),
+            retransmitted_bytes: either(
+                self.retransmitted_bytes,
+                other.retransmitted_bytes,
+                combine,
+            ),
         }
     }
 
@@ -490,10 +494,10 @@ impl WireCounts {
 }
 
 /// Of two counts, one of which may be absent because there was nothing to count.
-fn either(a: Option<u64>, b: Option<u64>, of: fn(u64, u64) -> u64) -> Option<u64> {
+fn either(a: Option<u64>, b: Option<u64>, combine: fn(u64, u64) -> u64) -> Option<u64> {
     match (a, b) {
         (None, None) => None,
-        (a, b) => Some(of(a.unwrap_or(0), b.unwrap_or(0))),
+        (a, b) => Some(combine(a.unwrap_or(0), b.unwrap_or(0))),
     }
 }
 

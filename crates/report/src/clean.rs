@@ -3,7 +3,7 @@
 //!
 //! Escaping for HTML is not done here: the template engine does it, and `svg` for pictures.
 
-pub(crate) use tcptoll_model::printable::{line, lines, of};
+pub(crate) use tcptoll_model::printable::{copy, line, lines};
 use tcptoll_model::record::Summary;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -11,7 +11,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 ///
 /// Errors: a figure that is not a number cannot be represented, so there is no copy.
 pub(crate) fn summary(summary: &Summary) -> Result<Summary, serde_json::Error> {
-    of(summary)
+    copy(summary)
 }
 
 /// What to say when [`summary`] failed.

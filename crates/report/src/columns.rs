@@ -87,8 +87,8 @@ enum Source {
 }
 
 /// A figure as a share of the greatest; `None` where an arm has none, or the greatest is no measure.
-fn of_greatest(of: fn(&Arm) -> Option<f64>, greatest: f64, arm: &Arm) -> Option<f64> {
-    of(arm).map(|value| value / greatest).filter(|share| greatest > 0.0 && share.is_finite())
+fn of_greatest(value: fn(&Arm) -> Option<f64>, greatest: f64, arm: &Arm) -> Option<f64> {
+    value(arm).map(|value| value / greatest).filter(|share| greatest > 0.0 && share.is_finite())
 }
 
 /// How a column's cells stand.
@@ -112,9 +112,9 @@ impl Column {
                 let group = if column.group.is_empty() { &primary.name } else { column.group };
                 (group, Source::Quantile(primary.key.clone(), quantile))
             }
-            Figure::OfGreatest(of) => {
-                let greatest = summary.arms.iter().filter_map(of).fold(0.0, f64::max);
-                (column.group, Source::OfGreatest(of, greatest))
+            Figure::OfGreatest(figure) => {
+                let greatest = summary.arms.iter().filter_map(figure).fold(0.0, f64::max);
+                (column.group, Source::OfGreatest(figure, greatest))
             }
             figure => (column.group, Source::Described(figure)),
         };
@@ -172,7 +172,7 @@ impl Column {
     pub(crate) fn text(&self, arm: &Arm, own: &Own, form: Form) -> String {
         let text = match &self.source {
             Source::Quantile(key, quantile) => {
-                let figure = arm.histograms.get(key).and_then(|h| quantile.of(h));
+                let figure = arm.histograms.get(key).and_then(|h| quantile.value(h));
                 figure.map(|us| format!("{}{}", self.sign(arm), self.time(us)))
             }
             Source::Recorded => self.metric(arm).map(|m| match form {
@@ -180,8 +180,8 @@ impl Column {
                 _ if number::is_time(&m.unit) => self.time(m.value),
                 _ => number::metric(m.value, &m.unit),
             }),
-            Source::OfGreatest(of, greatest) => {
-                of_greatest(*of, *greatest, arm).map(number::percent)
+            Source::OfGreatest(figure, greatest) => {
+                of_greatest(*figure, *greatest, arm).map(number::percent)
             }
             Source::Described(figure) => self.described_text(*figure, arm, own, form),
         };
@@ -201,11 +201,13 @@ impl Column {
             },
             // None is left here: each is a `Source` of its own.
             Figure::Quantile(..) | Figure::Answer(_) | Figure::OfGreatest(_) => None,
-            Figure::Number(of, factor) => of(arm).map(|value| number::figure(value * factor)),
-            Figure::Time(of) => of(arm).map(|us| self.time(us)),
-            Figure::Share(of) => of(arm).map(number::percent),
-            Figure::Count(of) => of(arm).map(number::count),
-            Figure::Words(of) => of(arm),
+            Figure::Number(figure, factor) => {
+                figure(arm).map(|value| number::figure(value * factor))
+            }
+            Figure::Time(figure) => figure(arm).map(|us| self.time(us)),
+            Figure::Share(figure) => figure(arm).map(number::percent),
+            Figure::Count(figure) => figure(arm).map(number::count),
+            Figure::Words(figure) => figure(arm),
             Figure::Own => (own.words)(&self.key, arm),
         }
     }
@@ -230,14 +232,14 @@ impl Column {
     /// The time in its cell, µs; `None`: it has none, or no time.
     fn us(&self, arm: &Arm) -> Option<f64> {
         match &self.source {
-            Source::Quantile(key, quantile) => quantile.of(arm.histograms.get(key)?),
+            Source::Quantile(key, quantile) => quantile.value(arm.histograms.get(key)?),
             Source::Recorded => {
                 self.metric(arm).filter(|m| number::is_time(&m.unit)).map(|m| m.value)
             }
             Source::Described(Figure::Estimate(unit)) if number::is_time(unit) => {
                 self.metric(arm).map(|m| m.value)
             }
-            Source::Described(Figure::Time(of)) => of(arm),
+            Source::Described(Figure::Time(figure)) => figure(arm),
             Source::Described(_) | Source::OfGreatest(..) => None,
         }
     }
@@ -245,7 +247,7 @@ impl Column {
     /// `"≥ "` before the figure of a distribution that is a lower bound.
     pub(crate) fn sign(&self, arm: &Arm) -> &'static str {
         let Source::Quantile(key, quantile) = &self.source else { return "" };
-        let figure = arm.histograms.get(key).and_then(|h| Some((h, quantile.of(h)?)));
+        let figure = arm.histograms.get(key).and_then(|h| Some((h, quantile.value(h)?)));
         figure.map_or("", |(h, us)| h.sign(us))
     }
 
@@ -255,17 +257,17 @@ impl Column {
             return sort(arm);
         }
         match &self.source {
-            Source::Quantile(key, quantile) => quantile.of(arm.histograms.get(key)?),
+            Source::Quantile(key, quantile) => quantile.value(arm.histograms.get(key)?),
             Source::Recorded => self.metric(arm).map(|m| m.value),
-            Source::OfGreatest(of, greatest) => of_greatest(*of, *greatest, arm),
+            Source::OfGreatest(figure, greatest) => of_greatest(*figure, *greatest, arm),
             Source::Described(figure) => match figure {
                 Figure::Metric | Figure::Estimate(_) | Figure::Rate => {
                     self.metric(arm).map(|m| m.value)
                 }
-                Figure::Number(of, _) | Figure::Time(of) | Figure::Share(of) => {
-                    of(arm).filter(|value| value.is_finite())
+                Figure::Number(figure, _) | Figure::Time(figure) | Figure::Share(figure) => {
+                    figure(arm).filter(|value| value.is_finite())
                 }
-                Figure::Count(of) => of(arm).map(|n| n as f64),
+                Figure::Count(figure) => figure(arm).map(|n| n as f64),
                 Figure::Quantile(..)
                 | Figure::Answer(_)
                 | Figure::OfGreatest(_)
@@ -367,13 +369,13 @@ fn of_figures(summary: &Run, primary: &Primary, form: Form) -> Table {
     let others = distributions(summary).into_iter().filter(|name| *name != primary.key);
     parts.extend(others.map(|name| vec![Column::quantile(name, Quantile::P50, summary.specs)]));
     parts.push(cpu(noun(summary), &metrics));
-    let of = |column: &column::Column| vec![Column::described(column, summary, primary)];
+    let described = |column: &column::Column| vec![Column::described(column, summary, primary)];
     if form != Form::Markdown {
-        parts.push(of(&common::OK));
+        parts.push(described(&common::OK));
     }
     let failed = common::ERRORS.when.is_none_or(|when| when(summary));
     if form == Form::Page && failed {
-        parts.push(of(&common::ERRORS));
+        parts.push(described(&common::ERRORS));
     }
     settle_units(&mut parts, &summary.arms.iter().collect::<Vec<_>>());
     Table { id: "figures", title: "", parts, has: common::every }
@@ -388,13 +390,13 @@ pub(crate) fn noun(summary: &Run) -> Noun {
 /// CPU of both hosts for each operation, where no metric has it.
 fn cpu(noun: Noun, metrics: &[&str]) -> Vec<Column> {
     let group = format!("CPU µs/{}", noun.short);
-    let of = |column: column::Column| {
+    let described = |column: column::Column| {
         let whole = format!("{} {group}", column.head);
         let plain = Column::plain(&group, column.head, &whole, Source::Described(column.figure));
         Column { key: column.key.to_owned(), unit: column.unit, ..plain }
     };
     let both = [common::client_cpu_column("", ""), common::server_cpu_column("", "")];
-    both.into_iter().filter(|column| !metrics.contains(&column.key)).map(of).collect()
+    both.into_iter().filter(|column| !metrics.contains(&column.key)).map(described).collect()
 }
 
 /// Names of the metrics to show: those described, else those recorded; that of the run first. What
@@ -440,8 +442,8 @@ mod tests {
         let arm = |elapsed_s| Arm { elapsed_s, ..Arm::default() };
         let arms = vec![arm(2.0), arm(8.0), arm(0.0)];
         let summary = Run::from(Summary { arms, ..Summary::default() });
-        let of = |arm: &Arm| Some(arm.elapsed_s).filter(|s| *s > 0.0);
-        let column = column::Column::whole("share", ("", ""), Figure::OfGreatest(of));
+        let elapsed = |arm: &Arm| Some(arm.elapsed_s).filter(|s| *s > 0.0);
+        let column = column::Column::whole("share", ("", ""), Figure::OfGreatest(elapsed));
         let column = Column::described(&column, &summary, &figures::primary(&summary));
         let text = |at: usize| column.text(&summary.arms[at], &crate::own::NONE, Form::Text);
         assert_eq!([text(0), text(1), text(2)], ["25.0 %", "100 %", ABSENT]);

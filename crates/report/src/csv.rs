@@ -223,13 +223,13 @@ fn round<'a>(summary: &'a Run, arm: &'a Arm, round: &'a Round) -> Vec<Row<'a>> {
     if round.metrics.is_empty() {
         return vec![row()];
     }
-    let of = |(name, value): (&'a String, &f64)| {
+    let metric_row = |(name, value): (&'a String, &f64)| {
         row()
             .text("metric", name)
             .text("unit", rounds::unit(summary, name))
             .figure("value", Some(*value))
     };
-    round.metrics.iter().map(of).collect()
+    round.metrics.iter().map(metric_row).collect()
 }
 
 fn comparison<'a>(summary: &'a Run, c: &'a Comparison) -> Row<'a> {

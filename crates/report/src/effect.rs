@@ -375,8 +375,9 @@ mod tests {
 
     #[test]
     fn advice_names_a_number_of_rounds_only_if_it_can_be_run() {
-        let of = |ci95| Comparison { ci95: Some(ci95), rounds: 12, ..Comparison::default() };
-        let with_margin = |ci95| Comparison { margin: 0.01, ..of(ci95) };
+        let comparison =
+            |ci95| Comparison { ci95: Some(ci95), rounds: 12, ..Comparison::default() };
+        let with_margin = |ci95| Comparison { margin: 0.01, ..comparison(ci95) };
         // Half the width is ln(1.05): 12 · (0.04879 / 0.00995)² = 288.5.
         let wide = with_margin([1.0 / 1.05, 1.05]);
         assert_eq!(more_rounds(&[&wide]), "try --rounds 290");
@@ -393,7 +394,7 @@ mod tests {
             )
         );
         let across = Comparison { rounds: 40, ..with_margin([1.005, 1.015]) };
-        let no_margin = of([0.9, 1.1]);
+        let no_margin = comparison([0.9, 1.1]);
         let broken = with_margin([0.0, 1.1]);
         assert_eq!(more_rounds(&[&across, &no_margin, &broken]), "raise --rounds");
     }
@@ -416,7 +417,7 @@ mod tests {
 
     #[test]
     fn that_ratio_and_difference_disagree_is_said_only_if_they_do() {
-        let of = |ratio, ci95, value, interval| {
+        let comparison = |ratio, ci95, value, interval| {
             let metric = tcptoll_model::record::Metric {
                 value,
                 ci95: Some(interval),
@@ -429,11 +430,11 @@ mod tests {
                 ..Comparison::default()
             }
         };
-        let agree = of(0.8, [0.7, 0.9], -5.0, [-8.0, -2.0]);
+        let agree = comparison(0.8, [0.7, 0.9], -5.0, [-8.0, -2.0]);
         assert_eq!(of_two_means(&[&agree]), None);
-        let open = of(0.8, [0.7, 0.9], -5.0, [-8.0, 2.0]);
+        let open = comparison(0.8, [0.7, 0.9], -5.0, [-8.0, 2.0]);
         assert!(of_two_means(&[&agree, &open]).is_some());
-        let sides = of(0.997, [0.6, 1.5], 3_461.0, [-2_000.0, 9_000.0]);
+        let sides = comparison(0.997, [0.6, 1.5], 3_461.0, [-2_000.0, 9_000.0]);
         assert!(of_two_means(&[&sides]).is_some());
     }
 
@@ -466,12 +467,12 @@ mod tests {
         });
         let summary: Summary = serde_json::from_value(json).unwrap();
         let summary = Run::from(summary);
-        let of = |a: &str, b: &str| {
+        let names = |a: &str, b: &str| {
             pair(&summary, &Comparison { a: a.into(), b: b.into(), ..Comparison::default() })
         };
         let [none, far] = ["reuse none, connections 4", "keep-alive, far"];
-        assert_eq!(of(none, far), ["reuse none", "reuse keep-alive"]);
-        assert_eq!(of("as it was", far), ["as it was", far], "names that say something else");
-        assert_eq!(of(none, "gone"), [none, "gone"]);
+        assert_eq!(names(none, far), ["reuse none", "reuse keep-alive"]);
+        assert_eq!(names("as it was", far), ["as it was", far], "names that say something else");
+        assert_eq!(names(none, "gone"), [none, "gone"]);
     }
 }

@@ -99,13 +99,13 @@ pub(crate) fn of_distribution(h: &HistogramSummary) -> [(&'static str, Option<f6
 
 /// Whether a metric is a quantile by its name: `connect_us_p99`, `connect_us_p99_9`, `rtt_us_max`.
 pub(crate) fn is_quantile(metric: &str) -> bool {
-    let of = |word: &str| {
+    let is_figure = |word: &str| {
         let digits = word.strip_prefix('p').unwrap_or_default();
         let percent = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
         percent || matches!(word, "min" | "median" | "max")
     };
     let tail = metric.trim_end_matches("_9").rsplit('_').next();
-    tail.is_some_and(of)
+    tail.is_some_and(is_figure)
 }
 
 /// The first letter as a capital.
@@ -151,12 +151,12 @@ pub(crate) fn place(summary: &Run) -> Vec<String> {
 
 /// The congestion control in effect, as the sockets told it.
 fn congestion(summary: &Run) -> Option<String> {
-    let of = |arm: &Arm| {
+    let name = |arm: &Arm| {
         let of_transfer = arm.own.transfer.as_ref().map(|all| all.client.congestion.clone());
         of_transfer.or_else(|| arm.client.tcp_info.as_ref()?.congestion.clone())
     };
     let names: BTreeSet<String> =
-        summary.arms.iter().filter_map(of).filter(|name| !name.is_empty()).collect();
+        summary.arms.iter().filter_map(name).filter(|name| !name.is_empty()).collect();
     (!names.is_empty()).then(|| names.into_iter().collect::<Vec<_>>().join(", "))
 }
 

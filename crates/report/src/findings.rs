@@ -257,8 +257,8 @@ fn too_many_failures(summary: &Run, own: &Own, arm: &Arm) -> Option<String> {
     summary.warnings.iter().find(is_it).filter(|_| !answer_has_failures(summary, own))?;
     let failed: u64 = arm.errors.values().sum();
     let share = failed as f64 * 100.0 / arm.attempts.max(1) as f64;
-    let [failed, of] = [failed, arm.attempts].map(number::count);
-    Some(format!("{failed} of {of} operations failed ({} %)", number::three(share)))
+    let [failed, all] = [failed, arm.attempts].map(number::count);
+    Some(format!("{failed} of {all} operations failed ({} %)", number::three(share)))
 }
 
 /// Reasons that are shown for an arm, the most frequent ones.
@@ -276,8 +276,8 @@ fn invalid_arm(summary: &Run, own: &Own, arm: &Arm) -> Option<String> {
     };
     if excluded > 0 && (all || none_counts(arm)) {
         of_arm.sort_by_key(|one| std::cmp::Reverse(one.trials));
-        let words = |why: &str, trials: u32, of: u32| {
-            format!("{why} ({trials} of {})", figures::plural(u64::from(of), "trial"))
+        let words = |why: &str, trials: u32, all: u32| {
+            format!("{why} ({trials} of {})", figures::plural(u64::from(all), "trial"))
         };
         let (shown, rest) = of_arm.split_at(of_arm.len().min(REASONS_MAX));
         let mut reasons: Vec<String> =
@@ -366,8 +366,8 @@ mod tests {
         Summary { arms: vec![arm], valid: true, ..Summary::default() }.into()
     }
 
-    fn excluded(arm: &str, reason: &str, trials: u32, of: u32) -> Excluded {
-        Excluded { arm: arm.to_owned(), reason: reason.to_owned(), lasting: None, trials, of }
+    fn excluded(arm: &str, reason: &str, trials: u32, all: u32) -> Excluded {
+        Excluded { arm: arm.to_owned(), reason: reason.to_owned(), lasting: None, trials, of: all }
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Default for TextStyle {
 /// What can be computed before anything is measured, for a terminal, as [`text()`].
 #[must_use]
 pub fn computed(all: &[Advice], style: TextStyle) -> String {
-    match all.iter().map(clean::of).collect::<Result<Vec<_>, _>>() {
+    match all.iter().map(clean::copy).collect::<Result<Vec<_>, _>>() {
         Ok(clean) => text::computed(&clean, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -209,8 +209,8 @@ impl Reports {
         let cleaned = || {
             let a = self.run(view.a)?;
             let b = self.run(view.b)?;
-            let comparisons: Vec<Comparison> = clean::of(&view.comparisons.to_vec())?;
-            let warnings: Vec<WarningEntry> = clean::of(&view.warnings.to_vec())?;
+            let comparisons: Vec<Comparison> = clean::copy(&view.comparisons.to_vec())?;
+            let warnings: Vec<WarningEntry> = clean::copy(&view.warnings.to_vec())?;
             Ok((a, b, comparisons, warnings))
         };
         match cleaned() {

@@ -121,8 +121,8 @@ fn arms(page: &mut String, summary: &Run) {
     heads.push("ok");
     let estimates = metric.map(|metric| rounds::estimates(summary, metric)).unwrap_or_default();
     let times = [0, 1, 3].map(|quantile: usize| {
-        let of = |arm: &Arm| figures::quantiles(arm, &primary.key)[quantile];
-        let values: Vec<_> = summary.arms.iter().map(of).collect();
+        let quantile_us = |arm: &Arm| figures::quantiles(arm, &primary.key)[quantile];
+        let values: Vec<_> = summary.arms.iter().map(quantile_us).collect();
         let signs = summary.arms.iter().zip(&values).map(|(arm, us)| {
             arm.histograms.get(&primary.key).zip(*us).map_or("", |(h, us)| h.sign(us))
         });
@@ -216,11 +216,11 @@ fn list(page: &mut String, items: &[String]) {
 }
 
 /// A row per arm; columns that none of them has are left out.
-fn of_columns(page: &mut String, summary: &Run, of: &columns::Table) {
-    let arms: Vec<&Arm> = of.arms(summary).into_iter().map(|(_, arm)| arm).collect();
+fn of_columns(page: &mut String, summary: &Run, shown: &columns::Table) {
+    let arms: Vec<&Arm> = shown.arms(summary).into_iter().map(|(_, arm)| arm).collect();
     let text = |column: &Column, arm: &Arm| column.text(arm, summary.own, Form::Markdown);
     let filled = |column: &&Column| arms.iter().any(|arm| text(column, arm) != ABSENT);
-    let columns: Vec<&Column> = of.parts.iter().flatten().filter(filled).collect();
+    let columns: Vec<&Column> = shown.parts.iter().flatten().filter(filled).collect();
     if columns.is_empty() {
         return;
     }
@@ -270,7 +270,7 @@ fn comparisons(page: &mut String, summary: &Run) {
 }
 
 fn beside_published(page: &mut String, summary: &Run) {
-    let rows: Vec<Vec<String>> = published::of(summary)
+    let rows: Vec<Vec<String>> = published::beside_ours(summary)
         .into_iter()
         .map(|row| {
             let ratio = row.ratio.map_or_else(|| ABSENT.to_owned(), number::ratio);
@@ -282,18 +282,19 @@ fn beside_published(page: &mut String, summary: &Run) {
         .collect();
     let heads = ["arm", "metric", "published", "ours", "ours / published", "source"];
     table(page, &heads, &[0, 1, 5], &rows);
-    if let Some(about) = published::about_sd(&published::of(summary)) {
+    if let Some(about) = published::about_sd(&published::beside_ours(summary)) {
         page.push_str(&format!("\n{}\n", escape(&about)));
     }
 }
 
 /// Causes, advice and warnings as a list.
 fn findings(page: &mut String, summary: &Run) {
-    let of = |arm: &str| if summary.arms.len() > 1 { format!(" ({arm})") } else { String::new() };
+    let in_arm =
+        |arm: &str| if summary.arms.len() > 1 { format!(" ({arm})") } else { String::new() };
     let mut items: Vec<String> = Vec::new();
     items.extend(findings::causes(summary).into_iter().map(|(c, others)| {
         let others = others.map_or_else(String::new, |others| format!(" {others}"));
-        format!("cause {}: {}{}{others}", c.id, c.text, of(&c.arm))
+        format!("cause {}: {}{}{others}", c.id, c.text, in_arm(&c.arm))
     }));
     items.extend(summary.advice.iter().map(|a| {
         let proof = a.proof.as_deref().unwrap_or("not proven in this run");

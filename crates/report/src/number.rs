@@ -82,7 +82,7 @@ pub(crate) enum TimeUnit {
 
 impl TimeUnit {
     /// For one value of `us` microseconds.
-    pub(crate) fn of(us: f64) -> Self {
+    pub(crate) fn for_us(us: f64) -> Self {
         // 999.6 would be written 1,000 µs.
         if us.abs() < 999.5 { Self::Micro } else { Self::Milli }
     }
@@ -157,7 +157,7 @@ pub(crate) fn exact_time(us: f64) -> String {
     if us.abs() >= TEN_SECONDS_US {
         return format!("{} s", significant(us / 1e6, 4));
     }
-    let unit = TimeUnit::of(us);
+    let unit = TimeUnit::for_us(us);
     format!("{} {}", significant(us / unit.us(), 4), unit.symbol())
 }
 

@@ -80,7 +80,7 @@ pub struct Answer {
     /// The distribution.
     pub histogram: &'static str,
     /// Values that there are, and that there could be.
-    pub of: fn(&Arm) -> Option<(u64, u64)>,
+    pub counts: fn(&Arm) -> Option<(u64, u64)>,
     /// What its axis shows.
     pub share: &'static str,
     /// What became of the others.

@@ -40,8 +40,8 @@ impl Beside<'_> {
 
 /// What was published for a metric of an arm, above 0.
 pub(crate) fn figure<'a>(summary: &'a Run, arm: &str, metric: &str) -> Option<&'a Published> {
-    let of = |p: &&Published| p.arm == arm && p.metric == metric;
-    summary.published.iter().find(of).filter(|p| p.value.is_finite() && p.value > 0.0)
+    let is_meant = |p: &&Published| p.arm == arm && p.metric == metric;
+    summary.published.iter().find(is_meant).filter(|p| p.value.is_finite() && p.value > 0.0)
 }
 
 /// The ratio of the published figures of a comparison's arms, and where the first is from.
@@ -53,7 +53,7 @@ pub(crate) fn ratio<'a>(summary: &'a Run, c: &Comparison) -> Option<(f64, &'a st
 }
 
 /// Published figures beside ours, in the order of the study; then the ratios of those that are compared.
-pub(crate) fn of(summary: &Run) -> Vec<Beside<'_>> {
+pub(crate) fn beside_ours(summary: &Run) -> Vec<Beside<'_>> {
     let figures = summary.published.iter().map(|p| figures_of(summary, p));
     let ratios = summary.comparisons.iter().filter_map(|c| ratio_of(summary, c));
     figures.chain(ratios).collect()
@@ -180,7 +180,7 @@ mod tests {
             comparisons: vec![comparison, unpublished],
             ..Summary::default()
         });
-        let rows = of(&summary);
+        let rows = beside_ours(&summary);
         assert_eq!(rows.len(), 3, "two figures, and one ratio of both");
         assert_eq!(rows[2].arm, "window 2K / 4M");
         assert_eq!(

@@ -114,7 +114,7 @@ pub(crate) fn sparkline(
 pub(crate) fn ending(summary: &Run) -> Option<String> {
     let rounds = summary.rounds.as_ref()?;
     let done = figures::plural(u64::from(rounds.done), "round");
-    let of = if rounds.done < rounds.most {
+    let at_most = if rounds.done < rounds.most {
         format!(" (of at most {})", number::count(u64::from(rounds.most)))
     } else {
         String::new()
@@ -125,7 +125,7 @@ pub(crate) fn ending(summary: &Run) -> Option<String> {
     let why = why.strip_suffix(&format!(" after {done}")).unwrap_or(why);
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
     let took = number::duration(rounds.elapsed_s);
-    let mut text = format!("Stopped after {done}{of}, {took}{why}.");
+    let mut text = format!("Stopped after {done}{at_most}, {took}{why}.");
     let left_out = [(rounds.excluded, "excluded from verdicts"), (rounds.failed, "failed")];
     let left_out: Vec<String> = left_out
         .into_iter()
@@ -165,7 +165,7 @@ pub(crate) fn warmup(arm: &Arm, noun: Noun, answers: &[&str]) -> Option<String> 
 
 /// Rounds that do not count, each with its arm and reason.
 pub(crate) fn left_out(summary: &Run) -> Vec<[String; 4]> {
-    let of = |arm: &Arm| {
+    let rows_of = |arm: &Arm| {
         let rows = arm.rounds.iter().filter_map(|round| {
             Some([
                 arm.name.clone(),
@@ -176,7 +176,7 @@ pub(crate) fn left_out(summary: &Run) -> Vec<[String; 4]> {
         });
         rows.collect::<Vec<_>>()
     };
-    summary.arms.iter().flat_map(of).collect()
+    summary.arms.iter().flat_map(rows_of).collect()
 }
 
 /// A level as a number, where it is one: a size is one of bytes, so `1K` comes after `512`.

@@ -116,13 +116,13 @@ impl Limit {
         }
         let all = absent.len() == summary.arms.len();
         held.absent = (all || !absent.is_empty()).then(|| {
-            let of = if all {
+            let why = if all {
                 "no arm of this run has that figure".to_owned()
             } else {
                 format!("that figure is missing in {}", absent.join(", "))
             };
             format!(
-                "--fail-if '{}': {of}; it was not measured, or there were too few values{}",
+                "--fail-if '{}': {why}; it was not measured, or there were too few values{}",
                 self.text,
                 self.need()
             )
@@ -199,8 +199,8 @@ fn unit(name: &str, spec: &Spec) -> &'static str {
         return metric.unit;
     }
     // A distribution ends in its unit, one of its figures has it before the figure.
-    let of = |histogram: &str| name.starts_with(histogram) && histogram.ends_with("_us");
-    if spec.distributions().into_iter().any(of) { "us" } else { "" }
+    let has_it = |histogram: &str| name.starts_with(histogram) && histogram.ends_with("_us");
+    if spec.distributions().into_iter().any(has_it) { "us" } else { "" }
 }
 
 /// A limit in a unit: `5ms` is 5,000 µs.
@@ -280,25 +280,25 @@ mod tests {
             let histograms = [("connect_us".to_owned(), histogram)].into();
             Arm { name: name.to_owned(), histograms, ..Arm::default() }
         };
-        let of = |arms| {
+        let judged = |arms| {
             let held = parse("p99 > 5ms").unwrap().of_run(&Summary { arms, ..Summary::default() });
             assert_eq!(held.met.is_some(), held.broken.is_empty() && held.absent.is_none());
             (held.broken, held.absent)
         };
-        let absent = |of: &str| {
+        let absent = |why: &str| {
             Some(format!(
-                "--fail-if 'p99 > 5ms': {of}; it was not measured, or there were too few values: p99 takes \
+                "--fail-if 'p99 > 5ms': {why}; it was not measured, or there were too few values: p99 takes \
                  1,000, so run longer"
             ))
         };
-        assert_eq!(of(vec![arm("a", Some(4_000.0))]), (Vec::new(), None));
-        let one = of(vec![arm("a", Some(4_000.0)), arm("b", None)]);
+        assert_eq!(judged(vec![arm("a", Some(4_000.0))]), (Vec::new(), None));
+        let one = judged(vec![arm("a", Some(4_000.0)), arm("b", None)]);
         assert_eq!(one, (Vec::new(), absent("that figure is missing in b")));
-        let both = of(vec![arm("a", Some(6_000.0)), arm("b", None)]);
+        let both = judged(vec![arm("a", Some(6_000.0)), arm("b", None)]);
         assert_eq!((both.0.len(), both.1.is_some()), (1, true));
         let none = absent("no arm of this run has that figure");
-        assert_eq!(of(vec![arm("b", None)]), (Vec::new(), none.clone()));
-        assert_eq!(of(Vec::new()), (Vec::new(), none));
+        assert_eq!(judged(vec![arm("b", None)]), (Vec::new(), none.clone()));
+        assert_eq!(judged(Vec::new()), (Vec::new(), none));
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub(crate) fn measure(
     seed: Option<u64>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Run> {
-    let mut schedule = Schedule::of(study)?;
+    let mut schedule = Schedule::from_study(study)?;
     schedule.prepare()?;
     let options = RunOptions {
         record: record_in_folder(study)?,
@@ -116,7 +116,7 @@ pub(crate) struct Checked {
 
 /// Checks the study, what it needs of this machine, limits, tolerance, files.
 pub(crate) fn check(study: &Study, args: &OutputArgs) -> anyhow::Result<Checked> {
-    let mut schedule = Schedule::of(study)?;
+    let mut schedule = Schedule::from_study(study)?;
     schedule.prepare()?;
     if args.pcap.is_some() && (schedule.has_target() || is_over_ssh(study)) {
         bail!(
@@ -168,7 +168,7 @@ pub fn resume(path: &Path, experiment: Option<&str>, args: &OutputArgs) -> anyho
     if record.summary().is_some_and(|summary| !summary.partial) {
         say("this run was complete, so there is nothing to continue. Its result:");
     }
-    let mut schedule = Schedule::of(&header.study).with_context(its_study)?;
+    let mut schedule = Schedule::from_study(&header.study).with_context(its_study)?;
     schedule.prepare().with_context(its_study)?;
     let given =
         if args.fail_if.is_empty() { fail_ifs(&header.command) } else { args.fail_if.clone() };
@@ -225,11 +225,11 @@ fn limits(texts: &[String], schedule: &Schedule) -> anyhow::Result<Vec<Limit>> {
 fn fail_ifs(command: &[String]) -> Vec<String> {
     const OPTION: &str = "--fail-if";
     let next = command.iter().skip(1).map(Some).chain([None]);
-    let of = |(word, next): (&String, Option<&String>)| match word.strip_prefix(OPTION)? {
+    let given = |(word, next): (&String, Option<&String>)| match word.strip_prefix(OPTION)? {
         "" => next.cloned(),
         rest => rest.strip_prefix('=').map(str::to_owned),
     };
-    command.iter().zip(next).filter_map(of).collect()
+    command.iter().zip(next).filter_map(given).collect()
 }
 
 fn tolerance(text: Option<&str>) -> anyhow::Result<Tolerance> {
@@ -497,7 +497,7 @@ mod tests {
     }
 
     fn notices(study: &Study, address: Option<&str>) -> Vec<String> {
-        let mut schedule = Schedule::of(study).unwrap();
+        let mut schedule = Schedule::from_study(study).unwrap();
         if let Some(address) = address {
             // With a port of its own: no name is looked up here.
             let entry = |name: &str| Resolved {
@@ -510,7 +510,7 @@ mod tests {
         schedule.public_loads().iter().map(notice).collect()
     }
 
-    fn of(line: &str, address: Option<&str>) -> Vec<String> {
+    fn notices_for(line: &str, address: Option<&str>) -> Vec<String> {
         notices(&study(line).unwrap(), address)
     }
 
@@ -518,30 +518,36 @@ mod tests {
     fn load_on_a_public_address_is_announced_with_its_rate_and_on_our_own_is_not() {
         // An address for documentation (RFC 5737): nothing is sent to it here.
         assert_eq!(
-            of("http http://192.0.2.1/", None),
+            notices_for("http http://192.0.2.1/", None),
             [
                 "notice: http://192.0.2.1/ is a public address: up to 20 requests per second will be \
               sent to it; make sure you may do this (--rate and --requests set other figures)"
             ]
         );
-        assert!(of("http http://127.0.0.1:8080/", None).is_empty());
-        assert!(of("http http://db.example/", Some("10.0.0.1")).is_empty());
-        assert_eq!(of("http http://db.example/", Some("192.0.2.1")).len(), 1);
+        assert!(notices_for("http http://127.0.0.1:8080/", None).is_empty());
+        assert!(notices_for("http http://db.example/", Some("10.0.0.1")).is_empty());
+        assert_eq!(notices_for("http http://db.example/", Some("192.0.2.1")).len(), 1);
         // Nothing is known of a name that has not been resolved.
-        assert!(of("http http://db.example/", None).is_empty());
-        assert!(of("http", None).is_empty());
+        assert!(notices_for("http http://db.example/", None).is_empty());
+        assert!(notices_for("http", None).is_empty());
     }
 
     #[test]
     fn of_several_arms_the_one_with_the_most_load_is_announced() {
-        let [said] = &of("http --rate 5,300,20 http://192.0.2.1/", None)[..] else { panic!() };
+        let [said] = &notices_for("http --rate 5,300,20 http://192.0.2.1/", None)[..] else {
+            panic!()
+        };
         assert!(said.contains("up to 300 requests per second"), "{said}");
-        let [said] = &of("connect --to 192.0.2.1:80 --rate 5,50", None)[..] else { panic!() };
+        let [said] = &notices_for("connect --to 192.0.2.1:80 --rate 5,50", None)[..] else {
+            panic!()
+        };
         assert!(
             said.contains(": 100 connections at 50 per second will be opened to it; "),
             "{said}"
         );
-        let [said] = &of("keepalive --to 192.0.2.1:80 --sockets 9,90", None)[..] else { panic!() };
+        let [said] = &notices_for("keepalive --to 192.0.2.1:80 --sockets 9,90", None)[..] else {
+            panic!()
+        };
         assert!(said.contains(": 90 connections will be held open to it; "), "{said}");
     }
 }

@@ -102,7 +102,7 @@ pub fn load(name: &str) -> anyhow::Result<Study> {
 fn checked(text: &str) -> anyhow::Result<Study> {
     let study = Study::from_toml(text)?;
     names(&study).map_err(|error| error.in_text(text))?;
-    match Schedule::of(&study).and_then(|mut schedule| schedule.prepare()) {
+    match Schedule::from_study(&study).and_then(|mut schedule| schedule.prepare()) {
         Ok(()) => Ok(study),
         Err(RunError::Study(error)) => Err(error.in_text(text).into()),
         Err(error) => Err(match line(text, &study, &error) {

@@ -130,14 +130,16 @@ mod tests {
         let arm = |pairs: &[(&str, Value)]| -> Settings {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
         };
-        let of = |pairs: &[(&str, Value)]| setting(&arm(pairs), Server::ApachePrefork, 22);
+        let setting_of = |pairs: &[(&str, Value)]| setting(&arm(pairs), Server::ApachePrefork, 22);
         let expected = Setting { timeout_ms: Some(2_000), requests: 120, workers: 22 };
         let typed = [("keepalive-timeout", "2s".into()), ("keepalive-requests", 120.into())];
-        assert_eq!(of(&typed), Ok(expected));
-        assert_eq!(of(&[("keepalive", "off".into())]).unwrap().timeout_ms, None);
-        assert_eq!(of(&[("max-workers", "9".into())]).unwrap().workers, 9);
-        assert_eq!(of(&[]).unwrap().timeout_ms, Some(5_000));
-        assert!(of(&[("keepalive-timeout", "soon".into())]).is_err());
-        assert!(of(&[("max-workers", "many".into())]).unwrap_err().contains("max-workers many"));
+        assert_eq!(setting_of(&typed), Ok(expected));
+        assert_eq!(setting_of(&[("keepalive", "off".into())]).unwrap().timeout_ms, None);
+        assert_eq!(setting_of(&[("max-workers", "9".into())]).unwrap().workers, 9);
+        assert_eq!(setting_of(&[]).unwrap().timeout_ms, Some(5_000));
+        assert!(setting_of(&[("keepalive-timeout", "soon".into())]).is_err());
+        assert!(
+            setting_of(&[("max-workers", "many".into())]).unwrap_err().contains("max-workers many")
+        );
     }
 }

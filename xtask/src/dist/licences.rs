@@ -144,7 +144,7 @@ fn files(package: &Package) -> anyhow::Result<Vec<String>> {
                 if depth < DEPTH {
                     folders.push((entry.path(), depth + 1));
                 }
-            } else if NAMES.iter().any(|of| name.starts_with(of)) {
+            } else if NAMES.iter().any(|known| name.starts_with(known)) {
                 let text = fs::read(entry.path()).with_context(reading)?;
                 texts.push(String::from_utf8_lossy(&text).replace("\r\n", "\n"));
             }
@@ -159,17 +159,17 @@ mod tests {
 
     #[test]
     fn conditions_are_found_once_and_alternatives_in_order() {
-        let of = |licence| conditions(licence).into_iter().collect::<Vec<_>>().join(" AND ");
-        assert_eq!(of("MIT/Apache-2.0"), "(Apache-2.0 OR MIT)");
-        assert_eq!(of("MIT OR Apache-2.0"), "(Apache-2.0 OR MIT)");
+        let joined = |licence| conditions(licence).into_iter().collect::<Vec<_>>().join(" AND ");
+        assert_eq!(joined("MIT/Apache-2.0"), "(Apache-2.0 OR MIT)");
+        assert_eq!(joined("MIT OR Apache-2.0"), "(Apache-2.0 OR MIT)");
         assert_eq!(
-            of("(MIT OR Apache-2.0) AND Unicode-3.0"),
+            joined("(MIT OR Apache-2.0) AND Unicode-3.0"),
             "(Apache-2.0 OR MIT) AND Unicode-3.0"
         );
-        assert_eq!(of("Apache-2.0 AND ISC"), "Apache-2.0 AND ISC");
+        assert_eq!(joined("Apache-2.0 AND ISC"), "Apache-2.0 AND ISC");
         let with = "Apache-2.0 WITH LLVM-exception OR MIT";
-        assert_eq!(of(with), format!("({with})"));
-        assert_eq!(of("MPL-2.0"), "MPL-2.0");
-        assert_eq!(of("A AND (B OR (C AND D))"), "(B OR (C AND D)) AND A");
+        assert_eq!(joined(with), format!("({with})"));
+        assert_eq!(joined("MPL-2.0"), "MPL-2.0");
+        assert_eq!(joined("A AND (B OR (C AND D))"), "(B OR (C AND D)) AND A");
     }
 }

@@ -165,8 +165,8 @@ mod tests {
             krate("crates/report", "tcptoll_report"),
         ];
         let sources =
-            files.iter().map(|(path, text)| ((*path).to_owned(), Source::of(text).unwrap()));
-        let tree = Tree::of(&crates, sources.collect());
+            files.iter().map(|(path, text)| ((*path).to_owned(), Source::parse(text).unwrap()));
+        let tree = Tree::new(&crates, sources.collect());
         check(&tree, &tree.files[0]).iter().map(ToString::to_string).collect()
     }
 

@@ -161,12 +161,12 @@ mod tests {
 
     #[test]
     fn licences_are_read_as_expressions_also_in_the_old_form() {
-        let of = |license: &str| fault(|package| package.license = Some(license.into()));
+        let fault_with = |license: &str| fault(|package| package.license = Some(license.into()));
         for fine in ["MIT OR GPL-3.0", "GPL-3.0/MIT", "Apache-2.0 WITH LLVM-exception AND MIT"] {
-            assert_eq!(of(fine), None);
+            assert_eq!(fault_with(fine), None);
         }
         for not in ["Apache-2.0", "MIT AND GPL-3.0", "as you like"] {
-            assert!(of(not).is_some_and(|text| text.contains(not)), "{not}");
+            assert!(fault_with(not).is_some_and(|text| text.contains(not)), "{not}");
         }
         assert!(fault(|package| package.license = None).is_some());
     }

@@ -68,7 +68,7 @@ pub(super) struct Source {
 
 impl Source {
     /// Reads a file's text. Errors: it is no Rust; the line is named.
-    pub(super) fn of(text: &str) -> anyhow::Result<Self> {
+    pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
         let located = |at: Span, why: String| anyhow!("line {}: {why}", at.start().line);
         let tokens: TokenStream =
             text.parse().map_err(|e: proc_macro2::LexError| located(e.span(), e.to_string()))?;
@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     fn source(text: &str) -> Source {
-        Source::of(text).unwrap()
+        Source::parse(text).unwrap()
     }
 
     fn paths(text: &str) -> Vec<String> {
@@ -388,11 +388,14 @@ mod tests {
     fn a_name_knows_the_modules_written_around_it() {
         let text = "mod m { mod inner { type A = a::A; } type B = b::B; } type C = c::C;";
         let source = source(text);
-        let of = |word: &str| {
+        let module = |word: &str| {
             let name = source.names.iter().find(|name| name.path[0] == word).unwrap();
             name.place.modules.join("::")
         };
-        assert_eq!((of("a"), of("b"), of("c")), ("m::inner".into(), "m".into(), String::new()));
+        assert_eq!(
+            (module("a"), module("b"), module("c")),
+            ("m::inner".into(), "m".into(), String::new())
+        );
     }
 
     #[test]
@@ -410,7 +413,7 @@ mod tests {
     #[test]
     fn what_is_no_rust_is_an_error_with_its_line() {
         for text in ["use a::{\n", "fn f() {}\n\"", "fn\n5"] {
-            let error = Source::of(text).unwrap_err().to_string();
+            let error = Source::parse(text).unwrap_err().to_string();
             assert!(error.starts_with("line "), "{error}");
         }
     }

@@ -47,7 +47,7 @@ pub(super) struct Krate {
 }
 
 impl Tree {
-    pub(super) fn of(crates: &[Krate], sources: Vec<(String, Source)>) -> Self {
+    pub(super) fn new(crates: &[Krate], sources: Vec<(String, Source)>) -> Self {
         let mut files: Vec<File> = sources
             .into_iter()
             .map(|(path, source)| File { path, source, place: None, test: false })
@@ -278,8 +278,8 @@ pub(super) mod tests {
             }
         }
         let sources =
-            files.iter().map(|(path, text)| ((*path).to_owned(), Source::of(text).unwrap()));
-        Tree::of(&crates, sources.collect())
+            files.iter().map(|(path, text)| ((*path).to_owned(), Source::parse(text).unwrap()));
+        Tree::new(&crates, sources.collect())
     }
 
     /// Where the last name of the first file leads.

@@ -162,14 +162,18 @@ mod tests {
 
     #[test]
     fn a_setting_that_changed_meanwhile_is_noted_with_both_values() {
-        let of = |value: Option<&str>| {
+        let sysctls = |value: Option<&str>| {
             let value = value.map(|value| ("net.core.somaxconn".to_owned(), value.to_owned()));
             value.into_iter().collect::<BTreeMap<_, _>>()
         };
-        assert!(changed(&of(Some("128")), &of(Some("128"))).is_empty());
-        let [note] = &changed(&of(Some("128")), &of(Some("4096")))[..] else { panic!("one note") };
+        assert!(changed(&sysctls(Some("128")), &sysctls(Some("128"))).is_empty());
+        let [note] = &changed(&sysctls(Some("128")), &sysctls(Some("4096")))[..] else {
+            panic!("one note")
+        };
         assert!(note.contains("from 128 to 4096"), "{note}");
-        let [note] = &changed(&of(None), &of(Some("4096")))[..] else { panic!("one note") };
+        let [note] = &changed(&sysctls(None), &sysctls(Some("4096")))[..] else {
+            panic!("one note")
+        };
         assert!(note.contains("from absent to 4096"), "{note}");
     }
 

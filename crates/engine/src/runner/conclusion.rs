@@ -33,7 +33,7 @@ pub(super) struct Ended<'a> {
 }
 
 /// The summary of a run.
-pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Summary {
+pub(super) fn summary(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Summary {
     let study = &header.study;
     let arms = consolidate::arms(&schedule.arms, ended.trials);
     let in_rounds = schedule.rule.max > 1;
@@ -83,7 +83,7 @@ fn too_many_failures(summary: &mut Summary, schedule: &Schedule) {
         let allowed = planned.map_or(FAILURES_ALLOWED, |planned| planned.failures_allowed);
         let failed = failed(arm);
         if failed as f64 > arm.attempts as f64 * allowed {
-            let warning = Warning::TooManyFailures { failed, of: arm.attempts, allowed };
+            let warning = Warning::TooManyFailures { failed, all: arm.attempts, allowed };
             summary.warnings.push(warning.entry(Some(&arm.name)));
             summary.valid = false;
         }
@@ -117,14 +117,14 @@ pub(super) fn nothing(summary: &Summary, schedule: &Schedule) -> Option<String> 
     }
     let mut classes: Vec<(&str, u64)> = classes.into_iter().collect();
     classes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let of = match attempts {
+    let all = match attempts {
         0 => before.map(|warmup| warmup.attempts).sum(),
         attempts => attempts,
     };
     let words: Vec<String> = classes
         .iter()
         .map(|(class, count)| {
-            format!("{} of {} failed with {class}", human_count(*count), human_count(of))
+            format!("{} of {} failed with {class}", human_count(*count), human_count(all))
         })
         .collect();
     let words = words.join(", ");

@@ -39,7 +39,7 @@ impl Gathered {
     /// Reads records and merged records. What cannot be read, what is of another study than most, and what would
     /// count a point twice is left out.
     #[must_use]
-    pub(super) fn of(paths: &[PathBuf], has_margin: bool) -> Self {
+    pub(super) fn from_paths(paths: &[PathBuf], has_margin: bool) -> Self {
         let mut gathered = Self::default();
         let mut found = Vec::new();
         let mut bytes = 0_u64;
@@ -123,7 +123,7 @@ impl Gathered {
     fn of_another_split(&self, own: Option<SplitPlan>) -> Option<String> {
         match (*self.splits.first()?, own) {
             (None, None) => None,
-            (Some(first), Some(own)) if first.share.of() == own.share.of() => {
+            (Some(first), Some(own)) if first.share.total() == own.share.total() => {
                 let same = self.splits.iter().position(|known| *known == Some(own))?;
                 let (other, share) = (&self.points[same].source.record, own.share);
                 Some(format!("{other} has the same share of the load, {share}"))
@@ -177,7 +177,7 @@ fn unusable(point: &PointRecord) -> Option<String> {
     if point.trials.is_empty() {
         return Some("its run was stopped before its first trial ended".to_owned());
     }
-    if let Err(error) = Schedule::of(&point.header.study) {
+    if let Err(error) = Schedule::from_study(&point.header.study) {
         return Some(format!("its study is not known to this tcptoll: {error}"));
     }
     // One that cannot be read would be left out of the merged distribution in silence.
@@ -198,7 +198,7 @@ fn unusable(point: &PointRecord) -> Option<String> {
 
 /// The share of a load that a point had.
 pub(super) fn split_of(point: &PointRecord) -> Option<SplitPlan> {
-    Schedule::of(&point.header.study).ok()?.plan(0).split()
+    Schedule::from_study(&point.header.study).ok()?.plan(0).split()
 }
 
 /// The study that most of them have; of several, the first.

@@ -138,7 +138,7 @@ pub(super) fn about_points<'a>(
     let missing: Vec<String> = missing.collect();
     let missing = (!missing.is_empty()).then(|| Warning::PointsMissing {
         missing: missing.len(),
-        of: missing.len() + points.len(),
+        all: missing.len() + points.len(),
         which: listed(&missing),
     });
     let files = merged.not_merged.iter().map(|one| format!("{}: {}", one.record, one.reason));

@@ -64,7 +64,7 @@ fn reasons(all: &[NotMerged]) -> String {
 ///
 /// Errors: none of the files can be merged.
 pub fn merge(paths: &[PathBuf], options: MergeOptions) -> Result<MergedRecord, NothingToMerge> {
-    let gathered = Gathered::of(paths, options.margin.is_some());
+    let gathered = Gathered::from_paths(paths, options.margin.is_some());
     if gathered.points.is_empty() {
         return Err(NothingToMerge(gathered.not_merged));
     }
@@ -96,9 +96,9 @@ pub fn merge(paths: &[PathBuf], options: MergeOptions) -> Result<MergedRecord, N
 pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
     let MergedRecord { merged, points, .. } = record;
     let first = points.first()?;
-    let schedule = Schedule::of(&first.header.study).ok()?;
+    let schedule = Schedule::from_study(&first.header.study).ok()?;
     let own: Vec<Summary> = points.iter().map(of_point).collect::<Option<_>>()?;
-    if let Some(split) = SplitRounds::of(points, &schedule) {
+    if let Some(split) = SplitRounds::new(points, &schedule) {
         return split.summary(merged, points, &own);
     }
     let left_out: Vec<Option<String>> = own
@@ -163,7 +163,7 @@ const ANSWERED: usize = 2;
 
 /// What a point's record says by itself.
 fn of_point(point: &PointRecord) -> Option<Summary> {
-    let schedule = Schedule::of(&point.header.study).ok()?;
+    let schedule = Schedule::from_study(&point.header.study).ok()?;
     let ended = Ended {
         trials: &point.trials,
         resumed: &point.resumed,
@@ -171,7 +171,7 @@ fn of_point(point: &PointRecord) -> Option<Summary> {
         partial: point.source.partial,
         steal: None,
     };
-    Some(conclusion::of(&point.header, &schedule, &ended))
+    Some(conclusion::summary(&point.header, &schedule, &ended))
 }
 
 /// Why no figure of a point counts; None: they count.
@@ -257,12 +257,12 @@ fn sentence_of_points(c: &Comparison) -> String {
 /// `4 lower (ams, fra, lon, nyc), 1 not enough evidence (sgp)`.
 fn own_verdicts(points: &OverPoints) -> String {
     let counted = || points.each.iter().filter(|point| point.left_out.is_none());
-    let of = |verdict: Verdict| {
+    let phrase = |verdict: Verdict| {
         let these = counted().filter(move |point| point.verdict == verdict);
         let names: Vec<&str> = these.map(|point: &PointRatio| point.point.as_str()).collect();
         (!names.is_empty()).then(|| format!("{} {verdict} ({})", names.len(), listed(&names)))
     };
     let all = [Verdict::Higher, Verdict::Lower, Verdict::NoDifference, Verdict::NotEnough];
-    let words: Vec<String> = all.into_iter().filter_map(of).collect();
+    let words: Vec<String> = all.into_iter().filter_map(phrase).collect();
     words.join(", ")
 }

@@ -43,13 +43,13 @@ pub struct Schedule {
 impl Schedule {
     /// Checks a study: its experiment, every setting of every arm, comparisons, stop rule, answer.
     /// No name is resolved, no file and no socket opened.
-    pub fn of(study: &Study) -> Result<Self, RunError> {
+    pub fn from_study(study: &Study) -> Result<Self, RunError> {
         let experiment = experiments::find(&study.experiment)
             .ok_or_else(|| RunError::NoSuchExperiment(study.experiment.clone()))?;
         Self::with(experiment, study)
     }
 
-    /// As [`Schedule::of`], of this experiment.
+    /// As [`Schedule::from_study`], of this experiment.
     pub(super) fn with(
         experiment: &'static dyn Experiment,
         study: &Study,
@@ -74,7 +74,7 @@ impl Schedule {
         // With the primary metric filled in, so that a placeholder of it is told from one of another.
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
         answer::check(&Study { metric: Some(metric.clone()), ..study.clone() }, &known)?;
-        let rule = StopRule::of(study)?;
+        let rule = StopRule::from_study(study)?;
         if u64::from(rule.max) * arms.len() as u64 > TRIALS_MAX {
             return Err(RunError::TooManyTrials { arms: arms.len(), rounds: rule.max });
         }

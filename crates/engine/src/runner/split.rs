@@ -22,7 +22,7 @@ pub(super) struct SplitRounds<'a> {
     /// Of the first point.
     schedule: &'a Schedule,
     /// Shares in all.
-    of: u64,
+    total: u64,
     /// Which shares there are, in the order of the points.
     shares: Vec<u64>,
     /// Trials of the whole load.
@@ -38,12 +38,12 @@ pub(super) struct SplitRounds<'a> {
 
 impl<'a> SplitRounds<'a> {
     /// None: the points do not share a load.
-    pub(super) fn of(points: &[PointRecord], schedule: &'a Schedule) -> Option<Self> {
-        let of = schedule.plan(0).split()?.share.of();
+    pub(super) fn new(points: &[PointRecord], schedule: &'a Schedule) -> Option<Self> {
+        let total = schedule.plan(0).split()?.share.total();
         let share = |point| Some(split_of(point)?.share.part());
         let shares: Vec<u64> = points.iter().map(share).collect::<Option<_>>()?;
         let mut split = Self {
-            of,
+            total,
             shares,
             trials: Vec::new(),
             missing: BTreeMap::new(),
@@ -109,8 +109,8 @@ impl<'a> SplitRounds<'a> {
 
     /// Why a round of all shares is no trial of the whole load.
     fn incomplete(&self, shares: &BTreeMap<u64, &Trial>) -> Option<String> {
-        if let Some(part) = (1..=self.of).find(|part| !shares.contains_key(part)) {
-            return Some(format!("share {part}/{} has no trial", self.of));
+        if let Some(part) = (1..=self.total).find(|part| !shares.contains_key(part)) {
+            return Some(format!("share {part}/{} has no trial", self.total));
         }
         let orders: Vec<u32> = shares.values().map(|trial| trial.order).collect();
         if orders.windows(2).any(|pair| pair[0] != pair[1]) {
@@ -119,7 +119,7 @@ impl<'a> SplitRounds<'a> {
         let (part, trial) = shares.iter().find(|(_, trial)| !trial.counts())?;
         let failure = trial.arm.failure.as_ref();
         let why = trial.invalid.as_ref().or(failure).map_or("it was stopped", |why| why.as_str());
-        Some(format!("share {part}/{}: {why}", self.of))
+        Some(format!("share {part}/{}: {why}", self.total))
     }
 
     /// What the whole load showed.
@@ -142,7 +142,7 @@ impl<'a> SplitRounds<'a> {
             partial: false,
             steal: None,
         };
-        let mut summary = conclusion::of(header, self.schedule, &ended);
+        let mut summary = conclusion::summary(header, self.schedule, &ended);
         of_merge(&mut summary, merged, own);
         for arm in &mut summary.arms {
             let rounds = std::mem::take(&mut arm.rounds);
@@ -160,12 +160,12 @@ impl<'a> SplitRounds<'a> {
         summary.valid &= !self.trials.is_empty() && self.due.iter().all(|due| due.due == due.asked);
         summary.valid &= self.not_together.is_none();
         summary.partial = !self.missing.is_empty()
-            || self.shares.len() as u64 != self.of
+            || self.shares.len() as u64 != self.total
             || lacks_points(merged, points);
         let mut listed =
             listed_points(merged, points, own, vec![None; points.len()], self.schedule.arms.len());
         listed.split = Some(SplitLoad {
-            shares: self.of as u32,
+            shares: self.total as u32,
             present: self.shares.len() as u32,
             clock_bound_s: merged.clock_bound_s,
             apart_s: self.apart_s,
@@ -181,8 +181,8 @@ impl<'a> SplitRounds<'a> {
             Warning::DueDiffers { due: due.due, asked: due.asked }.entry(Some(&due.arm))
         });
         let missing = self.missing.values().next().map(|first| {
-            let (rounds, of) = (self.missing.len() as u32, self.schedule.rule.max);
-            Warning::SharesMissing { rounds, of, why: first.clone() }.entry(None)
+            let (rounds, all) = (self.missing.len() as u32, self.schedule.rule.max);
+            Warning::SharesMissing { rounds, all, why: first.clone() }.entry(None)
         });
         let apart = self
             .not_together
@@ -199,7 +199,7 @@ fn not_together(points: &[PointRecord]) -> Option<String> {
     let Some(start) = &first.header.start else {
         return Some("no common time was given: --start-at and --every".to_owned());
     };
-    let of = |point: &PointRecord| {
+    let misfit = |point: &PointRecord| {
         let own = point.header.start.as_ref();
         let name = &point.source.point;
         if own.is_none_or(|own| {
@@ -214,5 +214,5 @@ fn not_together(points: &[PointRecord]) -> Option<String> {
         let differs = point.header.seed != first.header.seed;
         differs.then(|| format!("{name} and {} have different seeds", first.source.point))
     };
-    others.iter().find_map(of)
+    others.iter().find_map(misfit)
 }

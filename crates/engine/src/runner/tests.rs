@@ -56,8 +56,8 @@ impl Ran {
 
     /// Arm, round and attempt of each trial, in order of running.
     fn order(&self) -> Vec<(String, u32, u32)> {
-        let of = |trial: Trial| (trial.arm.name, trial.round, trial.attempt);
-        self.trials().into_iter().map(of).collect()
+        let key = |trial: Trial| (trial.arm.name, trial.round, trial.attempt);
+        self.trials().into_iter().map(key).collect()
     }
 }
 

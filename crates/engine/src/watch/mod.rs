@@ -115,7 +115,7 @@ impl Reader {
         if all {
             let half_open = self.dump(at, &sockets)?;
             let inodes = sockets.iter().map(|socket| socket.inode);
-            let known = |(inode, of): (u64, Option<u32>)| Some((inode, of?));
+            let known = |(inode, count): (u64, Option<u32>)| Some((inode, count?));
             self.half_open = inodes.zip(half_open).filter_map(known).collect();
         }
         if let Some(owners) = &mut self.owners {
@@ -126,7 +126,7 @@ impl Reader {
             .map(|socket| ListenerLook {
                 address: socket.address,
                 inode: socket.inode,
-                process: self.owners.as_ref().and_then(|owners| owners.of(socket.inode)),
+                process: self.owners.as_ref().and_then(|owners| owners.owner(socket.inode)),
                 accept_queue_len: socket.accept_queue_len,
                 accept_queue_limit: socket.accept_queue_limit,
                 syn_queue_len: self.half_open.get(&socket.inode).copied(),

@@ -102,7 +102,7 @@ impl Owners {
     }
 
     /// The owner of a socket, as far as is known.
-    pub(super) fn of(&self, inode: u64) -> Option<Process> {
+    pub(super) fn owner(&self, inode: u64) -> Option<Process> {
         match self.known.get(&inode)? {
             Owner::Found { process, .. } => Some(process.clone()),
             Owner::Unreadable => None,
@@ -197,14 +197,14 @@ mod tests {
         let at = Duration::from_secs;
         owners.look_up(at(100), [4711, 0, u64::MAX].into_iter());
         let lowest = Process { pid: 7, name: "nginx".into() };
-        assert_eq!(owners.of(4711), Some(lowest));
-        assert_eq!((owners.of(u64::MAX), owners.of(0)), (None, None));
+        assert_eq!(owners.owner(4711), Some(lowest));
+        assert_eq!((owners.owner(u64::MAX), owners.owner(0)), (None, None));
         fs::remove_file(proc.path().join("7/fd/3")).unwrap();
         owners.look_up(at(101), [4711].into_iter());
-        assert!(owners.of(4711).is_some(), "checked every ten seconds");
+        assert!(owners.owner(4711).is_some(), "checked every ten seconds");
         fs::remove_file(proc.path().join("40/fd/3")).unwrap();
         owners.look_up(at(120), [4711].into_iter());
-        assert_eq!(owners.of(4711), None);
+        assert_eq!(owners.owner(4711), None);
         owners.look_up(at(130), std::iter::empty());
         assert!(owners.known.is_empty());
     }

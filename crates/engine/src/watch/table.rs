@@ -120,11 +120,11 @@ impl Listeners {
     }
 
     fn finish(self) -> Vec<Option<u32>> {
-        let of = |place: &usize| {
+        let known_requests = |place: &usize| {
             let (listeners, requests) = self.requests[*place];
             (listeners == 1 || requests == 0).then_some(requests)
         };
-        self.place_of.iter().map(of).collect()
+        self.place_of.iter().map(known_requests).collect()
     }
 }
 

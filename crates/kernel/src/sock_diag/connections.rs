@@ -61,12 +61,12 @@ impl States {
     /// All states that a socket can have, but LISTEN.
     pub fn all() -> Self {
         // 1 ESTABLISHED to 11 CLOSING, without 10 LISTEN. Higher numbers are the kernel's own.
-        Self::of(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 11])
+        Self::from_numbers(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 11])
     }
 
     /// These states, by the numbers of `include/net/tcp_states.h`. LISTEN and numbers that no state
     /// has are left out.
-    pub fn of(numbers: &[u8]) -> Self {
+    pub fn from_numbers(numbers: &[u8]) -> Self {
         let bits = numbers
             .iter()
             .filter(|number| (1..=11).contains(*number) && **number != 10)
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_set_of_states_never_holds_a_listener() {
-        assert_eq!(States::of(&[10, 0, 12, 40]).0, StateFlags::empty());
+        assert_eq!(States::from_numbers(&[10, 0, 12, 40]).0, StateFlags::empty());
         assert_eq!(States::all().0.bits(), 0b1011_1111_1110);
     }
 }

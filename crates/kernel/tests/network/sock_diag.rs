@@ -31,13 +31,16 @@ fn listeners_show_their_queue_and_its_limit() {
         let mut diag = SockDiag::open().unwrap();
         for _ in 0..2 {
             let listeners = diag.listeners().unwrap();
-            let of = |address: SocketAddr| {
+            let listener_at = |address: SocketAddr| {
                 *listeners.iter().find(|listener| listener.address == address).unwrap()
             };
             assert_eq!(listeners.len(), 2);
-            assert_eq!(of(v4.local_addr().unwrap()).accept_queue_len, waiting.len() as u32);
-            assert_eq!(of(v4.local_addr().unwrap()).accept_queue_limit, 7);
-            assert_eq!(of(v6.local_addr().unwrap()).accept_queue_len, 0);
+            assert_eq!(
+                listener_at(v4.local_addr().unwrap()).accept_queue_len,
+                waiting.len() as u32
+            );
+            assert_eq!(listener_at(v4.local_addr().unwrap()).accept_queue_limit, 7);
+            assert_eq!(listener_at(v6.local_addr().unwrap()).accept_queue_len, 0);
         }
     });
 }
@@ -103,8 +106,8 @@ fn each_listener_counts_its_own_drops() {
             })
             .collect();
         let listeners = SockDiag::open().unwrap().listeners().unwrap();
-        let drops = |of: &TcpListener| {
-            let at = of.local_addr().unwrap();
+        let drops = |socket: &TcpListener| {
+            let at = socket.local_addr().unwrap();
             listeners.iter().find(|listener| listener.address == at).unwrap().drops
         };
         assert_eq!((drops(&full), drops(&free)), (Some(3), Some(0)));

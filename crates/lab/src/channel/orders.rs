@@ -35,7 +35,7 @@ pub struct Orders<H> {
 
 impl<H: 'static> Orders<H> {
     /// An empty table of one kind of host.
-    pub fn of(kind: &'static str) -> Self {
+    pub fn new(kind: &'static str) -> Self {
         Self { kind, handlers: BTreeMap::new() }
     }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     fn orders() -> Orders<u64> {
-        Orders::of("adder")
+        Orders::new("adder")
             .on(|sum: &mut u64, Add(number), channel| {
                 channel.progress(number)?;
                 *sum = sum.checked_add(number).ok_or_else(|| Refusal("too much".to_owned()))?;

@@ -28,9 +28,9 @@ pub(super) fn count(wanted: &CountClosed) -> ClosedSockets {
     let deadline = monotonic_ns() + wanted.limit_ns;
     let Ok(mut diag) = SockDiag::open() else { return ClosedSockets::default() };
     loop {
-        let mut of = |end| Side::counted(&mut diag, end, wanted, fin_timeout_ns).ok();
-        let client = of(End::Remote);
-        let server = if is_local { of(End::Local) } else { None };
+        let mut side_at = |end| Side::counted(&mut diag, end, wanted, fin_timeout_ns).ok();
+        let client = side_at(End::Remote);
+        let server = if is_local { side_at(End::Local) } else { None };
         let sides = [&client, &server].map(Option::as_ref);
         let under_way = sides.iter().flatten().map(|side| side.under_way + side.half_closed).sum();
         if under_way == 0 || monotonic_ns() >= deadline {

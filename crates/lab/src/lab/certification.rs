@@ -450,8 +450,11 @@ mod tests {
 
     #[test]
     fn a_turn_of_the_calibration_takes_the_same_time_on_any_link() {
-        let of = |ms| turn(Duration::from_millis(ms));
-        assert_eq!([of(1), of(20), of(300)], [(60, 2_300_000), (27, 5_000_000), (14, 9_300_000)]);
+        let turn_at = |ms| turn(Duration::from_millis(ms));
+        assert_eq!(
+            [turn_at(1), turn_at(20), turn_at(300)],
+            [(60, 2_300_000), (27, 5_000_000), (14, 9_300_000)]
+        );
     }
 
     #[test]

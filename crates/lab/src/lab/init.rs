@@ -140,7 +140,7 @@ fn explain(error: &SysError) -> String {
     if !refused {
         return format!("the lab cannot be made: {error}");
     }
-    let (why, now, good) = match Refusal::of(error.errno()) {
+    let (why, now, good) = match Refusal::from_errno(error.errno()) {
         Refusal::AppArmor => (
             "AppArmor restricts user namespaces",
             "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
@@ -174,7 +174,7 @@ fn explain(error: &SysError) -> String {
 }
 
 fn make_network(plan: &Plan, spec: &LinkSpec) -> Result<Network, SysError> {
-    let addresses = Addresses::of(spec.loopback, plan.ipv6);
+    let addresses = Addresses::new(spec.loopback, plan.ipv6);
     let client = new_network()?;
     loopback_up()?;
     quiet(plan.ipv6)?;

@@ -261,7 +261,7 @@ impl HostSource for Machine {
         })?;
         hosts.addresses.server = address;
         if hello.is_some() {
-            hosts.time = Box::new(remote::ClientTime::of(&mut hosts.client)?);
+            hosts.time = Box::new(remote::ClientTime::ask(&mut hosts.client)?);
         }
         hosts.agents = [hello, Some(there)];
         Ok(hosts)
@@ -283,7 +283,7 @@ impl Hosts {
             client: Handle::new(client, "client host")?,
             server: Some(Handle::new(server, "server host")?),
             link: Some(link),
-            addresses: Addresses::of(spec.loopback, plan.ipv6),
+            addresses: Addresses::new(spec.loopback, plan.ipv6),
             echo_limit: spec.rtt + spec.jitter + Duration::from_millis(100),
             time,
             agents: [None, None],
@@ -305,7 +305,7 @@ impl Hosts {
             client: Handle::over(client, "client host", lost)?,
             server: None,
             link: None,
-            addresses: Addresses::of(false, false),
+            addresses: Addresses::new(false, false),
             echo_limit: Duration::from_secs(3),
             time,
             agents: [None, None],

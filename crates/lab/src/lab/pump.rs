@@ -213,7 +213,7 @@ pub fn run(
 }
 
 fn orders() -> Orders<Pump> {
-    Orders::of("link")
+    Orders::new("link")
         .on(|pump: &mut Pump, watch: Watch, _| pump.watch(&watch))
         .on(|pump, Count, channel| pump.count(channel))
         .on(|pump, Peek, _| Ok(pump.so_far()))

@@ -92,7 +92,7 @@ pub fn run(ends: Ends, channel: &mut Channel) -> Result<(), LoadError> {
 }
 
 fn orders() -> Orders<Witness> {
-    Orders::of("tap")
+    Orders::new("tap")
         .on(|witness: &mut Witness, watch: Watch, _| {
             witness.watched = None;
             if watch.tap || watch.pcap.is_some() {

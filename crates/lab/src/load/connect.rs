@@ -81,8 +81,8 @@ pub fn run(
     let mut client = Client {
         load,
         poller,
-        targets: Targets::of(load, start_ns),
-        evidence: Evidence::of(load),
+        targets: Targets::new(load, start_ns),
+        evidence: Evidence::for_load(load),
         sources: Sources::new(&load.bind, load.congestion.as_deref(), load.fast_open),
         slots: Slots::new(),
         room: room as usize,
@@ -131,7 +131,7 @@ struct Targets {
 }
 
 impl Targets {
-    fn of(load: &ConnectLoad, start_ns: u64) -> Self {
+    fn new(load: &ConnectLoad, start_ns: u64) -> Self {
         let all = std::iter::once(&load.target).chain(&load.further);
         Self {
             all: all.map(|&at| (at, at.into(), start_ns)).collect(),
@@ -282,7 +282,7 @@ impl Client<'_> {
             return self.refuse(begun_ns, "local-fds", &error);
         }
         let place = self.targets.next(begun_ns);
-        let socket = match Tcp::client(self.targets.all[place].0, self.sources.of(number)) {
+        let socket = match Tcp::client(self.targets.all[place].0, self.sources.options(number)) {
             Ok(socket) => socket,
             Err(error) if error.raw_os_error() == Some(errno::EADDRNOTAVAIL) => {
                 return self.refuse(begun_ns, "bind", &error);

@@ -190,7 +190,7 @@ impl Driver for Epoll {
     const NAME: &'static str = "epoll";
 
     fn open(&mut self, slot: u32, source: usize) -> io::Result<()> {
-        let socket = Tcp::client(self.target, self.sources.of(source as u64))?;
+        let socket = Tcp::client(self.target, self.sources.options(source as u64))?;
         if self.stamps.are_used() {
             // Without it latency is as exact as the loop is prompt.
             let _ = socket.stamp_arrivals();

@@ -123,7 +123,7 @@ fn waited(first_pass: &Receiver<()>) -> Result<(), &'static str> {
 /// Why an order is not carried out in a network namespace where these devices are up.
 fn check(order: &KeepHalfOpen, devices: &[String]) -> Result<(), String> {
     let KeepHalfOpen { target, number, rate_per_s, again_ns } = *order;
-    let lab = Addresses::of(false, target.is_ipv6());
+    let lab = Addresses::new(false, target.is_ipv6());
     if target.ip() != lab.server || target.port() == 0 {
         return Err(format!(
             "half-open requests are opened at the lab's server ({}) only, not at {target}",

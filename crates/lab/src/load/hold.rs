@@ -88,7 +88,7 @@ impl Holder {
         let mut held = Held::default();
         let mut pending: Vec<Option<Tcp>> = Vec::new();
         for number in 0..u64::from(order.connections) {
-            let begun = Tcp::client(order.target, sources.of(order.before + number))
+            let begun = Tcp::client(order.target, sources.options(order.before + number))
                 .and_then(|tcp| set(&tcp, &order.sockets).map(|()| tcp))
                 .and_then(|tcp| tcp.connect(&target).map(|begun| (tcp, begun)));
             match begun {

@@ -104,8 +104,8 @@ impl Observer {
 
     /// How far the load has come, with the figures of the last second.
     pub(super) fn look(&mut self, threads: &[Counts], now_ns: u64) -> Done {
-        let sum = |of: &dyn Fn(&Counts) -> &AtomicU64| -> u64 {
-            threads.iter().map(|counts| of(counts).load(Relaxed)).sum()
+        let sum = |counter: &dyn Fn(&Counts) -> &AtomicU64| -> u64 {
+            threads.iter().map(|counts| counter(counts).load(Relaxed)).sum()
         };
         let (ok, failed) = (sum(&|counts| &counts.ok), sum(&|counts| &counts.failed));
         let span_ns = now_ns.saturating_sub(self.at_ns);

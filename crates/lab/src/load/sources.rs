@@ -25,7 +25,7 @@ impl Sources {
     }
 
     /// Settings of connection number `number`.
-    pub(super) fn of(&self, number: u64) -> &ClientOptions {
+    pub(super) fn options(&self, number: u64) -> &ClientOptions {
         &self.0[(number % self.0.len() as u64) as usize]
     }
 

@@ -104,7 +104,11 @@ impl Uring {
         };
         let routes: Vec<Route> = Sources::new(bind, congestion, false)
             .iter()
-            .map(|of| Route { target, source: of.bind, congestion: of.congestion.clone() })
+            .map(|options| Route {
+                target,
+                source: options.bind,
+                congestion: options.congestion.clone(),
+            })
             .collect();
         let (ring, stamps) = match ring(&settings, &routes) {
             Err(error) if stamps && error.op == "setsockopt" => {

@@ -171,7 +171,7 @@ impl Routes {
         self.all.push(route);
     }
 
-    fn of(&self, target: &str) -> usize {
+    fn index(&self, target: &str) -> usize {
         if self.named.is_empty() { 0 } else { self.named.get(target).copied().unwrap_or(0) }
     }
 }
@@ -417,7 +417,7 @@ impl Worker {
                 Request { old: true, .. } => Answer::KeepOld,
                 Request { .. } => Answer::Keep,
             };
-            let number = self.routes.of(request.target);
+            let number = self.routes.index(request.target);
             let route = &self.routes.all[number];
             let (bytes, head) = &route.answers[answer as usize];
             let length = if request.head_only { *head } else { bytes.len() };
@@ -521,7 +521,7 @@ mod tests {
         let files = vec![file("/index.html", "page", 0), file("/r/1.css", "a{}", 7)];
         let site = Some(Site { files, ..Site::default() });
         let routes = Routes::new(&ServerSpec { site, ..spec(ServerKind::Null) });
-        let to = |path: &str| &routes.all[routes.of(path)];
+        let to = |path: &str| &routes.all[routes.index(path)];
         let text = |path: &str| String::from_utf8(to(path).answers[0].0.clone()).unwrap();
         assert!(text("/").ends_with("\r\n\r\npage") && text("/") == text("/index.html"));
         assert!(text("/r/1.css").contains("text/css") && to("/r/1.css").work_ns == 7);
@@ -532,7 +532,7 @@ mod tests {
     #[test]
     fn without_a_site_every_path_has_the_same_answer_and_one_of_them_works() {
         let routes = Routes::new(&ServerSpec { work_ns: 9, ..spec(ServerKind::Null) });
-        let works = ["/", "/a", "/work"].map(|path| routes.all[routes.of(path)].work_ns);
+        let works = ["/", "/a", "/work"].map(|path| routes.all[routes.index(path)].work_ns);
         assert_eq!(works, [0, 0, 9]);
     }
 }

@@ -49,7 +49,7 @@ pub enum Remedy {
 
 impl CauseSpec {
     /// The cause with its evidence, where it explains the arm.
-    pub fn of(&self, arm: &Arm) -> Option<Cause> {
+    pub fn explain(&self, arm: &Arm) -> Option<Cause> {
         let Finding { text, evidence } = (self.test)(arm)?;
         Some(Cause { id: self.id.to_owned(), arm: arm.name.clone(), text, evidence })
     }
@@ -64,7 +64,7 @@ impl CauseSpec {
                 undo: undo.to_owned(),
                 proof,
             }],
-            Remedy::Computed(of) => of(summary),
+            Remedy::Computed(compute) => compute(summary),
         }
     }
 }

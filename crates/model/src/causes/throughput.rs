@@ -111,7 +111,7 @@ fn finding(arm: &Arm, limit: Limit) -> Option<Finding> {
     let mut sentences = Vec::new();
     let mut evidence = BTreeMap::new();
     let both = transfer.ways().count() > 1;
-    for (direction, way) in Direction::of(transfer) {
+    for (direction, way) in Direction::used_in(transfer) {
         let Some(limited) = limited_by(transfer, direction, way).filter(|one| one.is(limit)) else {
             continue;
         };
@@ -144,7 +144,7 @@ pub fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Option<St
     let sender = &way.sender;
     let [from, to] = direction.ends(transfer);
     let rtt = human_us(limited.rtt_us.or(quiet_rtt_us(transfer, sender)).unwrap_or(0.0));
-    let bytes = |of: Option<f64>| human_bytes(of.unwrap_or(0.0));
+    let bytes = |value: Option<f64>| human_bytes(value.unwrap_or(0.0));
     // Without a bound there is no round trip that explains the goodput.
     let window = |name: &str, size: Option<f64>| match limited.bound_bytes_per_s {
         Some(_) => format!("the {name} window allows {} per round trip of {rtt}", bytes(size)),
@@ -165,9 +165,9 @@ pub fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Option<St
         Limit::ProgramRate => "--rate limits the program".to_owned(),
         Limit::ClientCpu | Limit::ServerCpu => {
             let client = limited.by == Limit::ClientCpu;
-            let of = if client { "client" } else { "server" };
-            let share = if direction.sender() == of { from.cpu_share } else { to.cpu_share };
-            format!("the {of} uses {} of a CPU", percent(share))
+            let side = if client { "client" } else { "server" };
+            let share = if direction.sender() == side { from.cpu_share } else { to.cpu_share };
+            format!("the {side} uses {} of a CPU", percent(share))
         }
         Limit::MessageOverhead => format!(
             "the {} uses {} of a CPU for system calls of {} each",
@@ -213,7 +213,7 @@ impl Seen<'_> {
             (None, _) => None,
         };
         let full = || "was full in most samples".to_owned();
-        let bytes = |of: Option<f64>| human_bytes(of.unwrap_or(0.0));
+        let bytes = |value: Option<f64>| human_bytes(value.unwrap_or(0.0));
         match limit {
             Limit::ReceiveWindow => format!(
                 "The receive window of {}{each} {}. The goodput is {goodput}",
@@ -257,11 +257,11 @@ impl Seen<'_> {
 
     fn cpu(&self, limit: Limit, goodput: &str) -> String {
         let [sender, receiver] = self.direction.ends(self.transfer);
-        let of = if limit == Limit::ClientCpu { "client" } else { "server" };
-        let end = if self.direction.sender() == of { sender } else { receiver };
+        let side = if limit == Limit::ClientCpu { "client" } else { "server" };
+        let end = if self.direction.sender() == side { sender } else { receiver };
         let mut text =
-            format!("The {of} uses {:.0} % of a CPU at {goodput}", end.cpu_share * 100.0);
-        if self.direction.sender() == of && self.shares_softirq() {
+            format!("The {side} uses {:.0} % of a CPU at {goodput}", end.cpu_share * 100.0);
+        if self.direction.sender() == side && self.shares_softirq() {
             text += ", including part of the receiver's softirq work";
         }
         text
@@ -323,8 +323,9 @@ impl Seen<'_> {
             Limit::MessageOverhead => &[goodput, sender_cpu, receiver_cpu, call],
             Limit::NagleDelayedAck => &[goodput, quiet, loaded, in_flight],
         };
-        let known =
-            figures.iter().filter_map(|(name, of)| Some((*name, of.filter(|of| of.is_finite())?)));
+        let known = figures
+            .iter()
+            .filter_map(|(name, value)| Some((*name, value.filter(|value| value.is_finite())?)));
         known.map(|(name, value)| (name, number(value))).collect()
     }
 }

@@ -191,17 +191,20 @@ fn expected_false_alarms_have_a_range() {
 #[test]
 fn the_cheapest_settings_for_half_a_minute_by_hand() {
     // q = 0.0199: four tries fail together 1.6e-7 of the time, three 7.9e-6.
-    let of = |mechanism| cheapest(mechanism, 30.0, Path::ASSUMED);
+    let cheapest_in_30_s = |mechanism| cheapest(mechanism, 30.0, Path::ASSUMED);
     // (22 + 4) × 1.125 + 0.01 = 29.26 s; with 23 s it is 30.385 s.
-    assert_eq!(of(Mechanism::Tcp), Some(tcp(22.0, 1.0, 4)));
+    assert_eq!(cheapest_in_30_s(Mechanism::Tcp), Some(tcp(22.0, 1.0, 4)));
     // Four tries at 0, 0.6, 1.2, 2.4 s, an eighth late; the round trip of 0.2 s and an
     // acknowledgment delayed by 0.2 s; two ticks and 5 ms.
     let expected = heartbeat(26.6, 3.1, Evidence::Acknowledged);
-    assert_eq!(of(Mechanism::Heartbeat), Some(expected));
+    assert_eq!(cheapest_in_30_s(Mechanism::Heartbeat), Some(expected));
     // The limit counts from the first repeat at 1.2 s: (23.3 + 1.2 + 1.9) × 1.125 + 0.21 = 29.91 s.
-    let written = of(Mechanism::Write).unwrap();
+    let written = cheapest_in_30_s(Mechanism::Write).unwrap();
     assert_eq!((written.interval_s, written.user_timeout_s), (Some(23.3), Some(1.9)));
-    assert_eq!((of(Mechanism::Lazy), of(Mechanism::None)), (None, None));
+    assert_eq!(
+        (cheapest_in_30_s(Mechanism::Lazy), cheapest_in_30_s(Mechanism::None)),
+        (None, None)
+    );
     // Two of six probes are answered too late where the answer takes 2 s.
     let far = Path { rtt_s: 2.0, ..Path::ASSUMED };
     assert_eq!(cheapest(Mechanism::Tcp, 30.0, far), Some(tcp(20.0, 1.0, 6)));

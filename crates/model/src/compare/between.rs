@@ -50,11 +50,11 @@ pub fn between(
     metrics: &[String],
     margin: f64,
 ) -> (Vec<Comparison>, Vec<WarningEntry>) {
-    let runs = [Counted::of(a.trials), Counted::of(b.trials)];
+    let runs = [Counted::new(a.trials), Counted::new(b.trials)];
     let shared = a.arms.iter().filter(|arm| b.arms.iter().any(|other| other.name == arm.name));
     let sides: Vec<(&str, &String, Sides)> = shared
         .flat_map(|arm| metrics.iter().map(|metric| (arm.name.as_str(), metric)))
-        .map(|(arm, metric)| (arm, metric, Sides::of(&runs, arm, metric)))
+        .map(|(arm, metric)| (arm, metric, Sides::new(&runs, arm, metric)))
         .filter(|(.., sides)| sides.rounds.iter().any(|rounds| *rounds > 0))
         .collect();
     let alpha = ALPHA / sides.len().max(1) as f64;
@@ -104,11 +104,11 @@ struct Sides {
 }
 
 impl Sides {
-    fn of(runs: &[Counted<'_>; 2], arm: &str, metric: &str) -> Self {
+    fn new(runs: &[Counted<'_>; 2], arm: &str, metric: &str) -> Self {
         let unit = runs.iter().find_map(|run| run.unit(arm, metric));
         let mut values =
             [0, 1].map(|run| runs[run].values(arm, metric).into_values().collect::<Vec<_>>());
-        let quantile = Quantile::of(metric, [0, 1].map(|run| runs[run].rounds(arm)));
+        let quantile = Quantile::find(metric, [0, 1].map(|run| runs[run].rounds(arm)));
         let rounds = match &quantile {
             Some(quantile) => quantile.rounds(),
             None => [values[0].len(), values[1].len()],

@@ -15,8 +15,8 @@ pub(super) const ALPHA: f64 = 0.05;
 pub(super) struct Counted<'a>(BTreeMap<&'a str, BTreeMap<u32, &'a Trial>>);
 
 impl<'a> Counted<'a> {
-    pub(super) fn of(trials: &'a [Trial]) -> Self {
-        Self(by_arm(trials).into_iter().map(|(name, of)| (name, counting(&of))).collect())
+    pub(super) fn new(trials: &'a [Trial]) -> Self {
+        Self(by_arm(trials).into_iter().map(|(name, trials)| (name, counting(&trials))).collect())
     }
 
     /// The arm's rounds, in order of running; none if nothing of it counts.

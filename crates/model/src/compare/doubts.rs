@@ -35,7 +35,7 @@ pub fn doubts(
     primary: &str,
     margin: f64,
 ) -> Vec<WarningEntry> {
-    let counted = Counted::of(trials);
+    let counted = Counted::new(trials);
     let mut doubts = left_out_of(arms, trials);
     doubts.extend(failures(pairs, arms, &counted, margin).iter().map(|w| w.entry(None)));
     let mut compared: BTreeSet<(usize, &str)> =
@@ -58,9 +58,9 @@ pub fn doubts(
             let what = what.clone();
             doubts.push(Warning::SaturatedNotCompared { what }.entry(None));
         } else if rounds.missing > 0 {
-            let of = rounds.missing + rounds.values.len() as u32;
+            let all = rounds.missing + rounds.values.len() as u32;
             let what = what.clone();
-            doubts.push(Warning::MetricMissing { what, rounds: rounds.missing, of }.entry(None));
+            doubts.push(Warning::MetricMissing { what, rounds: rounds.missing, all }.entry(None));
         }
         let effects = rounds.log_ratios().unwrap_or_else(|| rounds.differences());
         if let Some(found) = diagnostics::autocorrelation(&effects).filter(|test| test.p < alpha) {
@@ -124,11 +124,11 @@ fn failures(
 fn left_out_of(arms: &[PlannedArm], trials: &[Trial]) -> Vec<WarningEntry> {
     let by_arm = by_arm(trials);
     let of_arm = |arm: &PlannedArm| {
-        let of = by_arm.get(arm.name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let trials_of_arm = by_arm.get(arm.name.as_str()).map(Vec::as_slice).unwrap_or_default();
         let mut warnings = Vec::new();
-        warnings.extend(excluded(of));
+        warnings.extend(excluded(trials_of_arm));
         let by_rule = |trial: &&Trial| trial.invalid.is_some() && trial.arm.failure.is_none();
-        if !of.iter().any(|trial| trial.counts()) && of.iter().any(by_rule) {
+        if !trials_of_arm.iter().any(|trial| trial.counts()) && trials_of_arm.iter().any(by_rule) {
             warnings.push(Warning::NothingCounts);
         }
         warnings.into_iter().map(|warning| warning.entry(Some(&arm.name))).collect::<Vec<_>>()
@@ -146,5 +146,5 @@ fn excluded(trials: &[&Trial]) -> Option<Warning> {
     let count: u64 = reasons.values().sum();
     // Of reasons that are as frequent, the last of the alphabet: the order of trials is no matter.
     let (why, _) = reasons.into_iter().max_by_key(|(_, times)| *times)?;
-    Some(Warning::TrialsExcluded { count, of: trials.len() as u64, why })
+    Some(Warning::TrialsExcluded { count, all: trials.len() as u64, why })
 }

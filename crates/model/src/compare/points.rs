@@ -50,7 +50,7 @@ pub struct PointValue {
 impl PointValue {
     /// Of the log-ratios of a point's rounds. None: fewer than [`ROUNDS_OF_A_POINT`].
     #[must_use]
-    pub fn of(log_ratios: &[f64]) -> Option<Self> {
+    pub fn from_log_ratios(log_ratios: &[f64]) -> Option<Self> {
         if log_ratios.len() < ROUNDS_OF_A_POINT {
             return None;
         }
@@ -95,7 +95,7 @@ pub fn over_points(
         .iter()
         .map(|point| within_at(pairs, arms, point.trials, margin, alpha_of_point))
         .collect();
-    let counted: Vec<Counted<'_>> = points.iter().map(|point| Counted::of(point.trials)).collect();
+    let counted: Vec<Counted<'_>> = points.iter().map(|point| Counted::new(point.trials)).collect();
     let compare = |(at, pair): (usize, &Pair)| {
         let (a, b) = (&arms[pair.a].name, &arms[pair.b].name);
         let (mut values, mut differences, mut of_b) = (Vec::new(), Vec::new(), Vec::new());
@@ -110,7 +110,7 @@ pub fn over_points(
             let left_out = left_out.or_else(other_unit);
             let own = &own[at];
             if left_out.is_none() {
-                match rounds.log_ratios().as_deref().and_then(PointValue::of) {
+                match rounds.log_ratios().as_deref().and_then(PointValue::from_log_ratios) {
                     Some(value) => values.push(value),
                     None => ratios = false,
                 }

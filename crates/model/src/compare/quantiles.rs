@@ -42,7 +42,7 @@ pub(super) struct Quantile {
 impl Quantile {
     /// None: the metric is no quantile of a histogram that either run has, or trials have it as a
     /// single figure.
-    pub(super) fn of<'a>(
+    pub(super) fn find<'a>(
         metric: &str,
         rounds: [impl Iterator<Item = (u32, &'a Trial)>; 2],
     ) -> Option<Self> {
@@ -63,7 +63,7 @@ impl Quantile {
             let rounds = summaries.into_iter().map(read).collect::<Option<Vec<_>>>()?;
             let bound_from_ns =
                 unanswered.map_or(u64::MAX, |unanswered| (unanswered.at_least * 1e3) as u64);
-            Some(Side::of(&rounds, bound_from_ns))
+            Some(Side::from_histograms(&rounds, bound_from_ns))
         });
         Some(Self { num, den, sides })
     }
@@ -144,7 +144,7 @@ struct Side {
 }
 
 impl Side {
-    fn of(histograms: &[Histogram], bound_from_ns: u64) -> Self {
+    fn from_histograms(histograms: &[Histogram], bound_from_ns: u64) -> Self {
         let rounds = histograms.len();
         let mut all = Histogram::new();
         let mut counts: BTreeMap<u64, Vec<(usize, u64)>> = BTreeMap::new();

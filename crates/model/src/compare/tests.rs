@@ -94,15 +94,15 @@ fn ratio_and_difference_have_the_interval_of_the_sequence_at_the_divided_level()
     let pairs = [pair("m", 0, 1), pair("m", 1, 0)];
     let found = &within(&pairs, &planned(&["a", "b"]), &of_thirty, MARGIN)[0];
     let values = |name| of_thirty.iter().filter(move |t| t.arm.name == name);
-    let of = |effect: fn(f64, f64) -> f64| -> Vec<f64> {
+    let effects = |effect: fn(f64, f64) -> f64| -> Vec<f64> {
         let both = values("a").zip(values("b"));
         both.map(|(a, b)| effect(a.arm.metrics["m"].value, b.arm.metrics["m"].value)).collect()
     };
-    let logs = sequence::interval(&of(|a, b| a.ln() - b.ln()), 0.025).unwrap();
+    let logs = sequence::interval(&effects(|a, b| a.ln() - b.ln()), 0.025).unwrap();
     let [low, high] = found.ci95.unwrap();
     assert!(close(low, logs[0].exp()) && close(high, logs[1].exp()), "{found:?}");
     let difference = found.difference.as_ref().unwrap();
-    assert_eq!(difference.ci95, sequence::interval(&of(|a, b| a - b), 0.025));
+    assert_eq!(difference.ci95, sequence::interval(&effects(|a, b| a - b), 0.025));
     assert!(close(found.alpha, 0.025));
 }
 
@@ -140,13 +140,16 @@ fn rounds_that_are_all_alike_give_a_point_once_there_are_enough() {
         (100.0, Verdict::NotEnough, Verdict::NoDifference),
         (105.0, Verdict::Higher, Verdict::Higher),
     ] {
-        let of = |rounds| compared(&trials(vec![a; rounds], vec![100.0; rounds]));
-        let enough = of(fewest);
+        let after_rounds = |rounds| compared(&trials(vec![a; rounds], vec![100.0; rounds]));
+        let enough = after_rounds(fewest);
         let [low, high] = enough.ci95.unwrap();
         assert!(close(low, a / 100.0) && close(high, a / 100.0), "{enough:?}");
-        assert_eq!((enough.verdict, of(narrow).verdict), (early, late));
-        assert_eq!(of(narrow - 1).verdict, early, "a mode may not have been seen yet");
-        assert_eq!((of(fewest - 1).ci95, of(fewest - 1).verdict), (None, Verdict::NotEnough));
+        assert_eq!((enough.verdict, after_rounds(narrow).verdict), (early, late));
+        assert_eq!(after_rounds(narrow - 1).verdict, early, "a mode may not have been seen yet");
+        assert_eq!(
+            (after_rounds(fewest - 1).ci95, after_rounds(fewest - 1).verdict),
+            (None, Verdict::NotEnough)
+        );
     }
 }
 
@@ -225,7 +228,7 @@ fn a_trial_that_was_run_again_supersedes_the_first() {
 
 #[test]
 fn quantiles_of_rounds_are_compared_in_the_unit_of_their_histogram() {
-    let of = |name: &str, round: u32, times: u64| {
+    let timed_trial = |name: &str, round: u32, times: u64| {
         let mut histogram = Histogram::new();
         (1..=1000).for_each(|us| histogram.record_ns(us * times * 1000));
         let mut trial = trial(name, round, 1.0);
@@ -233,7 +236,7 @@ fn quantiles_of_rounds_are_compared_in_the_unit_of_their_histogram() {
         trial
     };
     let trials: Vec<Trial> =
-        (0..3).flat_map(|round| [of("a", round, 2), of("b", round, 1)]).collect();
+        (0..3).flat_map(|round| [timed_trial("a", round, 2), timed_trial("b", round, 1)]).collect();
     let pairs = [pair("connect_us_p99", 0, 1)];
     let found = &within(&pairs, &planned(&["a", "b"]), &trials, MARGIN)[0];
     assert_eq!(found.rounds, 3);

@@ -10,11 +10,11 @@ pub(super) fn merged(
     rounds: &[&BTreeMap<String, HistogramSummary>],
 ) -> BTreeMap<String, HistogramSummary> {
     let names: BTreeSet<&String> = rounds.iter().flat_map(|round| round.keys()).collect();
-    let of = |name: &String| {
+    let merged_by_name = |name: &String| {
         let summaries: Vec<_> = rounds.iter().filter_map(|round| round.get(name)).collect();
         Some((name.clone(), merge(&summaries)?))
     };
-    names.into_iter().filter_map(of).collect()
+    names.into_iter().filter_map(merged_by_name).collect()
 }
 
 /// The distribution of all values together: count, least, mean and greatest value stay exact.

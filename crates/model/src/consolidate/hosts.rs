@@ -39,10 +39,10 @@ pub(super) fn host(rounds: &[(&HostSummary, u64)]) -> HostSummary {
 pub(super) fn softirq(rounds: &[(&Softirq, u64)]) -> Option<Softirq> {
     let cpus = rounds.iter().map(|(softirq, _)| softirq.per_cpu_us_per_op.len()).max()?;
     let on = |cpu| {
-        let of = |(softirq, ops): &(&Softirq, u64)| {
+        let with_weight = |(softirq, ops): &(&Softirq, u64)| {
             (softirq.per_cpu_us_per_op.get(cpu).copied().unwrap_or(0.0), *ops)
         };
-        weighted(rounds.iter().map(of))
+        weighted(rounds.iter().map(with_weight))
     };
     Some(Softirq {
         per_cpu_us_per_op: (0..cpus).map(on).collect::<Option<_>>()?,

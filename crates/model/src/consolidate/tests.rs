@@ -72,8 +72,8 @@ fn only(trials: &[Trial]) -> Arm {
 fn an_arm_that_ran_once_is_its_trial() {
     let trials: [fn() -> Trial; 4] =
         [|| trial(0, 1.0), || excluded(0, 1.0), || stopped(0, 1.0), || failed(0)];
-    for of in trials {
-        let once = of();
+    for trial in trials {
+        let once = trial();
         assert_eq!(only(std::slice::from_ref(&once)), once.arm);
     }
 }
@@ -108,12 +108,12 @@ fn a_metric_that_a_round_lacks_is_the_mean_of_the_others() {
 
 #[test]
 fn distributions_are_merged_with_exact_count_least_mean_and_greatest() {
-    let of = |round, us: std::ops::RangeInclusive<u64>| {
+    let timed = |round, us: std::ops::RangeInclusive<u64>| {
         with(trial(round, 1.0), |arm| {
             arm.histograms.insert("connect_us".to_owned(), times(us));
         })
     };
-    let arm = only(&[of(0, 1..=1000), of(1, 2001..=3000)]);
+    let arm = only(&[timed(0, 1..=1000), timed(1, 2001..=3000)]);
     let all = &arm.histograms["connect_us"];
     // (500.5 + 2500.5) / 2 = 1500.5; rank 1000 of 2000 is 1000 µs, in a bucket of 0.512 µs.
     assert_eq!((all.count, all.min, all.max), (2000, Some(1.0), Some(3000.0)));
@@ -129,12 +129,12 @@ fn distributions_are_merged_with_exact_count_least_mean_and_greatest() {
 
 #[test]
 fn a_quantile_that_one_round_cannot_say_is_no_metric_of_rounds() {
-    let of = |round, count| {
+    let timed = |round, count| {
         with(trial(round, 1.0), |arm| {
             arm.histograms.insert("connect_us".to_owned(), times(1..=count));
         })
     };
-    let arm = only(&[of(0, 1000), of(1, 999)]);
+    let arm = only(&[timed(0, 1000), timed(1, 999)]);
     assert!(arm.metrics.contains_key("connect_us_p50"));
     assert!(!arm.metrics.contains_key("connect_us_p99"));
     assert!(arm.histograms["connect_us"].p99.is_some());
@@ -147,15 +147,15 @@ fn a_distribution_that_cannot_be_read_is_left_out() {
         |summary: &mut HistogramSummary| summary.hdr = None,
         |summary: &mut HistogramSummary| summary.count += 1,
     ] {
-        let of = |round| {
+        let timed = |round| {
             with(trial(round, 1.0), |arm| {
                 arm.histograms.insert("connect_us".to_owned(), times(1..=50));
                 arm.histograms.insert("first_byte_us".to_owned(), times(1..=50));
             })
         };
-        let mut second = of(1);
+        let mut second = timed(1);
         damage(second.arm.histograms.get_mut("connect_us").unwrap());
-        let arm = only(&[of(0), second]);
+        let arm = only(&[timed(0), second]);
         assert_eq!(arm.histograms.keys().collect::<Vec<_>>(), ["first_byte_us"]);
     }
 }
@@ -214,11 +214,11 @@ fn closers_add_up_and_what_is_not_known_of_every_round_is_known_of_none() {
             arm.closing = Some(closing);
         })
     };
-    let of = |trials: &[Trial]| only(trials).closing.unwrap();
-    let known = of(&[closed(0, Some(2)), closed(1, Some(0))]);
+    let closing = |trials: &[Trial]| only(trials).closing.unwrap();
+    let known = closing(&[closed(0, Some(2)), closed(1, Some(0))]);
     assert_eq!((known.by_client, known.by_server, known.both), (10, 6, Some(2)));
     // Those of the first round are again among those of the client.
-    let unknown = of(&[closed(0, Some(2)), closed(1, None)]);
+    let unknown = closing(&[closed(0, Some(2)), closed(1, None)]);
     assert_eq!((unknown.by_client, unknown.by_server, unknown.both), (12, 6, None));
     assert_eq!((known.closed(), unknown.closed()), (18, 18));
 }
@@ -277,16 +277,16 @@ fn user_and_system_time_are_given_where_every_round_has_them() {
         cpu_system_us_per_op: user.map(|user: f64| 10.0 - user),
         ..HostSummary::default()
     };
-    let of = |round, user| with(trial(round, 1.0), |arm| arm.client = host(user));
-    let both = only(&[of(0, Some(2.0)), of(1, Some(4.0))]).client;
+    let with_user = |round, user| with(trial(round, 1.0), |arm| arm.client = host(user));
+    let both = only(&[with_user(0, Some(2.0)), with_user(1, Some(4.0))]).client;
     assert_eq!((both.cpu_user_us_per_op, both.cpu_system_us_per_op), (Some(3.0), Some(7.0)));
-    let one = only(&[of(0, Some(2.0)), of(1, None)]).client;
+    let one = only(&[with_user(0, Some(2.0)), with_user(1, None)]).client;
     assert_eq!((one.cpu_us_per_op, one.cpu_user_us_per_op), (Some(10.0), None));
 }
 
 #[test]
 fn wire_and_warmup_add_up_and_what_cannot_be_added_is_the_first() {
-    let of = |round: u32| {
+    let measured = |round: u32| {
         with(trial(round, 1.0), |arm| {
             let syn = WireCounts { syn: 10, bytes: 600, ..WireCounts::default() };
             arm.wire = Some(Wire { client_to_server: syn, tap_drops: 1, ..Wire::default() });
@@ -314,7 +314,7 @@ fn wire_and_warmup_add_up_and_what_cannot_be_added_is_the_first() {
             });
         })
     };
-    let arm = only(&[of(0), of(1), of(2)]);
+    let arm = only(&[measured(0), measured(1), measured(2)]);
     let wire = arm.wire.unwrap();
     assert_eq!((wire.client_to_server.syn, wire.client_to_server.bytes), (30, 1800));
     assert_eq!((wire.tap_drops, wire.server_to_client.syn), (3, 0));

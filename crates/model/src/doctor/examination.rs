@@ -95,7 +95,7 @@ pub struct NotExamined {
 
 impl Examination {
     /// What was seen of a machine, or of this namespace of it, and what is wrong with it.
-    pub fn of(machine: &Machine, netns: Option<&str>, findings: Vec<Diagnosis>) -> Self {
+    pub fn new(machine: &Machine, netns: Option<&str>, findings: Vec<Diagnosis>) -> Self {
         let state = &machine.state;
         let listed = was_listed(state);
         let time_wait = state.states.get("TIME-WAIT").copied().unwrap_or(0);
@@ -266,10 +266,14 @@ mod tests {
 
     #[test]
     fn the_command_of_a_proof_looks_where_the_finding_was() {
-        let of = |netns| Examination::of(&machine(), netns, Vec::new()).prove_command("close-race");
-        assert_eq!(of(None).join(" "), "tcptoll doctor --prove close-race");
-        assert_eq!(of(Some("4711")).join(" "), "tcptoll doctor --netns 4711 --prove close-race");
-        assert_eq!(of(Some("/run/netns/a\u{202e}"))[3], "/run/netns/a");
+        let command =
+            |netns| Examination::new(&machine(), netns, Vec::new()).prove_command("close-race");
+        assert_eq!(command(None).join(" "), "tcptoll doctor --prove close-race");
+        assert_eq!(
+            command(Some("4711")).join(" "),
+            "tcptoll doctor --netns 4711 --prove close-race"
+        );
+        assert_eq!(command(Some("/run/netns/a\u{202e}"))[3], "/run/netns/a");
     }
 
     #[test]
@@ -278,7 +282,7 @@ mod tests {
         machine.state.states = [("ESTABLISHED", 7), ("SYN-SENT", 2), ("TIME-WAIT", 40)]
             .map(|(state, count)| (state.to_owned(), count))
             .into();
-        let examined = Examination::of(&machine, None, Vec::new()).examined;
+        let examined = Examination::new(&machine, None, Vec::new()).examined;
         assert_eq!((examined.connections, examined.time_wait), (Some(9), Some(40)));
     }
 
@@ -286,7 +290,7 @@ mod tests {
     fn connections_that_were_not_listed_are_absent_and_named() {
         let mut machine = machine();
         machine.state.table_age_s = None;
-        let examined = Examination::of(&machine, None, Vec::new()).examined;
+        let examined = Examination::new(&machine, None, Vec::new()).examined;
         assert_eq!((examined.connections, examined.time_wait), (None, None));
         assert!(examined.not_examined[0].what.starts_with("connections"));
     }
@@ -299,7 +303,7 @@ mod tests {
         server.unread = vec![why.to_owned()];
         machine.servers = vec![server];
         machine.state.listeners = vec![ListenerState::default()];
-        let parts = Examination::of(&machine, None, Vec::new()).examined.not_examined;
+        let parts = Examination::new(&machine, None, Vec::new()).examined.not_examined;
         assert_eq!((parts[0].why.as_str(), parts[0].remedy.as_ref()), (why, None));
         assert_eq!(parts[1].what, "processes of 1 of 1 listener");
         assert!(parts[1].why.contains("no CAP_SYS_PTRACE") && parts[1].remedy.is_none());
@@ -315,7 +319,7 @@ mod tests {
         let process = Some(Process { pid: 7, name: "nginx".to_owned() });
         machine.state.listeners =
             vec![ListenerState { process, ..ListenerState::default() }, ListenerState::default()];
-        let parts = Examination::of(&machine, Some("42"), Vec::new()).examined.not_examined;
+        let parts = Examination::new(&machine, Some("42"), Vec::new()).examined.not_examined;
         assert_eq!(parts.len(), 2 + by_design("").len());
         assert_eq!(parts[0].what, "configuration of nginx (PID 7)");
         assert_eq!(parts[0].why, "/etc/nginx/a.conf: permission denied");

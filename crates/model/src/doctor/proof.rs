@@ -124,27 +124,28 @@ fn failed(arm: &Arm) -> u64 {
     arm.errors.values().sum()
 }
 
-fn fix(spec: Option<&Spec>, arms: &[ProofArm], of: &Comparison) -> ProvenFix {
-    let metric = spec.and_then(|spec| spec.metrics.iter().find(|one| one.name == of.metric));
+fn fix(spec: Option<&Spec>, arms: &[ProofArm], comparison: &Comparison) -> ProvenFix {
+    let metric =
+        spec.and_then(|spec| spec.metrics.iter().find(|one| one.name == &comparison.metric));
     let better = match metric.map(|metric| metric.better) {
-        Some(Better::Lower) => of.verdict == Verdict::Lower,
-        Some(Better::Higher) => of.verdict == Verdict::Higher,
+        Some(Better::Lower) => comparison.verdict == Verdict::Lower,
+        Some(Better::Higher) => comparison.verdict == Verdict::Higher,
         Some(Better::Neither) | None => false,
     };
     let arm = |name: &str| arms.iter().find(|arm| arm.name == name);
     // Shares, without a division by the arm that began nothing.
-    let no_more_fail = arm(&of.a).zip(arm(&of.b)).is_some_and(|(fixed, ill)| {
+    let no_more_fail = arm(&comparison.a).zip(arm(&comparison.b)).is_some_and(|(fixed, ill)| {
         u128::from(fixed.failed) * u128::from(ill.attempts)
             <= u128::from(ill.failed) * u128::from(fixed.attempts)
     });
     ProvenFix {
-        arm: of.a.clone(),
-        metric: of.metric.clone(),
-        ratio: of.ratio,
-        low: of.ci95.map(|[low, _]| low),
-        high: of.ci95.map(|[_, high]| high),
-        difference: of.difference.as_ref().map(|difference| difference.value),
-        verdict: of.verdict,
+        arm: comparison.a.clone(),
+        metric: comparison.metric.clone(),
+        ratio: comparison.ratio,
+        low: comparison.ci95.map(|[low, _]| low),
+        high: comparison.ci95.map(|[_, high]| high),
+        difference: comparison.difference.as_ref().map(|difference| difference.value),
+        verdict: comparison.verdict,
         works: better && no_more_fail,
     }
 }
@@ -154,11 +155,11 @@ pub fn failures(arms: &[ProofArm]) -> String {
     if arms.iter().all(|arm| arm.failed == 0) {
         return String::new();
     }
-    let of = |arm: &ProofArm| {
+    let failures = |arm: &ProofArm| {
         let (failed, all) = (human_count(arm.failed), human_count(arm.attempts));
         format!("{failed} of {all} ({})", arm.name)
     };
-    let all: Vec<String> = arms.iter().map(of).collect();
+    let all: Vec<String> = arms.iter().map(failures).collect();
     format!("Failures: {}.", all.join(", "))
 }
 

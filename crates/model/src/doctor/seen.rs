@@ -87,11 +87,11 @@ impl Seen {
 
     /// Takes the dump of all sockets in a state whose look made one, and what is tracked then.
     pub fn dump(&mut self, state: &State) {
-        let of = state
+        let used = state
             .destinations
             .iter()
             .map(|one| (place(&one.address, one.port), (one.ports_in_use, one.time_wait)));
-        self.dumps.push((state.at_s, of.collect()));
+        self.dumps.push((state.at_s, used.collect()));
         if let Some(tracked) = state.counted.tracked {
             self.tracked.push((state.at_s, tracked));
         }
@@ -120,7 +120,7 @@ impl Seen {
             one.stands.clone_from(&seen.stands);
         }
         // With its rates over all looks and the peaks it says the same as the single looks, and better.
-        let of_whole = diagnoses::of(&whole);
+        let of_whole = diagnoses::find(&whole);
         for one in &of_whole {
             self.name(one);
         }
@@ -149,14 +149,14 @@ impl Seen {
     fn openings(&self) -> Vec<Opening> {
         let [(from_s, from), (mid_s, mid), (to_s, to)] = &self.dumps[..] else { return Vec::new() };
         let none = (0, 0);
-        let of = |(name, last): (&String, &(u32, u32))| {
+        let opening = |(name, last): (&String, &(u32, u32))| {
             let first = from.get(name).unwrap_or(&none);
             let middle = mid.get(name).unwrap_or(&none);
             let ports = lesser([(*from_s, first.0), (*mid_s, middle.0), (*to_s, last.0)])?;
             let time_wait = lesser([(*from_s, first.1), (*mid_s, middle.1), (*to_s, last.1)])?;
             Some(Opening { to: name.clone(), ports_per_s: ports, time_wait_per_s: time_wait })
         };
-        to.iter().filter_map(of).collect()
+        to.iter().filter_map(opening).collect()
     }
 
     fn tracked_per_s(&self) -> Option<f64> {

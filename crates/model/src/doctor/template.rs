@@ -119,7 +119,7 @@ impl Template {
         let mut scaled = Vec::new();
         let mut figures = BTreeMap::new();
         for (name, take) in &self.takes {
-            let (figure, note) = take.of(finding);
+            let (figure, note) = take.figure(finding);
             figures.insert(name.as_str(), figure);
             scaled.extend(note);
         }
@@ -145,7 +145,7 @@ fn number(finding: &Diagnosis, name: &str) -> Option<f64> {
 
 impl Take {
     /// The figure for the lab, and what it stands for where that is another one.
-    fn of(&self, finding: &Diagnosis) -> (u32, Option<String>) {
+    fn figure(&self, finding: &Diagnosis) -> (u32, Option<String>) {
         let found = self.evidence.iter().find_map(|name| number(finding, name));
         let whole = self.share_of.as_ref().map_or(Some(1.0), |name| number(finding, name));
         let Some((found, whole)) = found.zip(whole.filter(|whole| *whole > 0.0)) else {

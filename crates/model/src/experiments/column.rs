@@ -121,7 +121,7 @@ impl Quantile {
     }
 
     /// Its value; absent with too few values beyond it.
-    pub fn of(self, histogram: &crate::record::HistogramSummary) -> Option<f64> {
+    pub fn value(self, histogram: &crate::record::HistogramSummary) -> Option<f64> {
         match self {
             Self::P50 => histogram.p50,
             Self::P90 => histogram.p90,

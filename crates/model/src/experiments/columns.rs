@@ -105,16 +105,16 @@ pub fn any_has(summary: &Summary, metric: &str) -> bool {
     summary.arms.iter().any(|arm| value(arm, metric).is_some())
 }
 
-const fn count(key: &'static str, of: fn(&Arm) -> Option<u64>) -> Column {
-    Column::whole(key, (key, ""), Count(of))
+const fn count(key: &'static str, value: fn(&Arm) -> Option<u64>) -> Column {
+    Column::whole(key, (key, ""), Count(value))
 }
 
-fn of_closing(arm: &Arm, of: fn(&Closing) -> u64) -> Option<u64> {
-    arm.closing.as_ref().map(of)
+fn of_closing(arm: &Arm, value: fn(&Closing) -> u64) -> Option<u64> {
+    arm.closing.as_ref().map(value)
 }
 
-fn of_ports(arm: &Arm, of: fn(&PortForecast) -> u64) -> Option<u64> {
-    arm.ports.as_ref().map(of)
+fn of_ports(arm: &Arm, value: fn(&PortForecast) -> u64) -> Option<u64> {
+    arm.ports.as_ref().map(value)
 }
 
 /// What any arm may have counted besides its metrics: connections, who closed them, how many ports

@@ -32,7 +32,7 @@ pub(super) fn explain(
     all: &[&CauseSpec],
     proof: impl Fn(&Summary, &str) -> Option<String>,
 ) {
-    summary.causes = summary.arms.iter().flat_map(|arm| causes::of(arm, all)).collect();
+    summary.causes = summary.arms.iter().flat_map(|arm| causes::supported(arm, all)).collect();
     let is_found = |spec: &&CauseSpec| summary.causes.iter().any(|cause| cause.id == spec.id);
     let mut found: Vec<&CauseSpec> = all.iter().copied().filter(is_found).collect();
     found.sort_by_key(|spec| spec.id);
@@ -197,8 +197,8 @@ fn listed(head: &str, all: &[&Comparison], between: &str) -> Option<String> {
     let each: Vec<String> = all
         .iter()
         .map(|one| {
-            let of = if same { String::new() } else { format!(" of {}", one.b) };
-            format!("{} {}{of}", one.a, with_interval(one))
+            let compared_with = if same { String::new() } else { format!(" of {}", one.b) };
+            format!("{} {}{compared_with}", one.a, with_interval(one))
         })
         .collect();
     let relative = if same { format!(" relative to {base}") } else { String::new() };
@@ -289,10 +289,10 @@ mod tests {
 
     #[test]
     fn up_to_four_are_stated_in_their_order_and_of_more_the_ends() {
-        let of = |numbers: &[f64]| stated(numbers.to_vec(), |number| *number);
-        assert_eq!(of(&[3.0, 1.0, 2.0, 0.0]), Stated::Each(vec![3.0, 1.0, 2.0, 0.0]));
-        assert_eq!(of(&[3.0, 1.0, 2.0, 0.5, 1.5]), Stated::Ends(0.5, 3.0, 5));
-        assert_eq!(of(&[]), Stated::Each(Vec::new()));
+        let numbers_stated = |numbers: &[f64]| stated(numbers.to_vec(), |number| *number);
+        assert_eq!(numbers_stated(&[3.0, 1.0, 2.0, 0.0]), Stated::Each(vec![3.0, 1.0, 2.0, 0.0]));
+        assert_eq!(numbers_stated(&[3.0, 1.0, 2.0, 0.5, 1.5]), Stated::Ends(0.5, 3.0, 5));
+        assert_eq!(numbers_stated(&[]), Stated::Each(Vec::new()));
         // Of equal ones the first is the least and the last is the most.
         let equal: Vec<(u8, f64)> = (0..5).map(|number| (number, 1.0)).collect();
         assert_eq!(stated(equal, |(_, size)| *size), Stated::Ends((0, 1.0), (4, 1.0), 5));
@@ -327,17 +327,17 @@ mod tests {
             ratio: Some(ratio),
             ..Comparison::default()
         };
-        let of = |comparisons: &[Comparison]| {
+        let sentence = |comparisons: &[Comparison]| {
             let comparisons = comparisons.to_vec();
             ratios(&Summary { comparisons, ..Summary::default() }, "m", "Rate")
         };
         let [x, y] = [one("x", "b", 0.52), one("y", "b", 12.0)];
-        assert_eq!(of(std::slice::from_ref(&x)), None);
-        assert_eq!(of(&[x.clone(), y.clone()]), None);
-        let apart = of(&[x.clone(), one("y", "c", 1.5)]);
+        assert_eq!(sentence(std::slice::from_ref(&x)), None);
+        assert_eq!(sentence(&[x.clone(), y.clone()]), None);
+        let apart = sentence(&[x.clone(), one("y", "c", 1.5)]);
         assert_eq!(apart.as_deref(), Some("Rate: x 0.52× of b, y 1.50× of c."));
         let long = one(&"l".repeat(200), "b", 0.7);
-        let ends = of(&[y, long, x]);
+        let ends = sentence(&[y, long, x]);
         assert_eq!(ends.as_deref(), Some("Rate relative to b: x 0.52× to y 12× (3 comparisons)."));
     }
 

@@ -108,17 +108,17 @@ mod tests {
 
     #[test]
     fn one_end_alone_may_close_all_of_them() {
-        let of = |by_client, by_server, client_time_wait, server_time_wait| {
+        let closed_first = |by_client, by_server, client_time_wait, server_time_wait| {
             let both = crossed(by_client + by_server, client_time_wait, server_time_wait);
             first(&Counted { by_client, by_server, client_time_wait, both, ..Counted::default() })
         };
         let wanted =
             |by_client, by_server, both| Ok(First { by_client, by_server, both: Some(both) });
-        assert_eq!(of(0, 9, 0, 9), wanted(0, 9, 0));
-        assert_eq!(of(9, 0, 9, 0), wanted(9, 0, 0));
-        assert_eq!(of(9, 0, 9, 9), wanted(0, 0, 9));
-        assert_eq!(of(9, 0, 0, 9), wanted(0, 9, 0));
-        assert_eq!(of(0, 0, 0, 0), wanted(0, 0, 0));
+        assert_eq!(closed_first(0, 9, 0, 9), wanted(0, 9, 0));
+        assert_eq!(closed_first(9, 0, 9, 0), wanted(9, 0, 0));
+        assert_eq!(closed_first(9, 0, 9, 9), wanted(0, 0, 9));
+        assert_eq!(closed_first(9, 0, 0, 9), wanted(0, 9, 0));
+        assert_eq!(closed_first(0, 0, 0, 0), wanted(0, 0, 0));
     }
 
     #[test]

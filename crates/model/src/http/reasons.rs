@@ -44,7 +44,8 @@ const REASONS: [(&str, &str, &str); 9] = [
 #[must_use]
 pub fn reason(class: &str, words: Option<&str>) -> String {
     let Some(words) = words else { return String::new() };
-    let known = REASONS.iter().find(|(of, part, _)| *of == class && words.contains(part));
+    let known =
+        REASONS.iter().find(|(known_class, part, _)| *known_class == class && words.contains(part));
     match known {
         Some((_, _, advice)) => format!(" (the first: {words}); {advice}"),
         None if matches!(class, "tls" | "malformed") => format!(" (the first: {words})"),

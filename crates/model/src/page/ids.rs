@@ -25,7 +25,7 @@ pub struct Origin {
 
 impl Origin {
     /// Of a URL. None: it is neither `http` nor `https`, or has no host.
-    pub fn of(url: &url::Url) -> Option<Self> {
+    pub fn from_url(url: &url::Url) -> Option<Self> {
         let tls = match url.scheme() {
             "http" => false,
             "https" => true,

@@ -105,7 +105,7 @@ impl Traffic {
     /// From the requests of a log.
     ///
     /// Errors: a clause that follows the file's name.
-    pub fn of(log: &Hits) -> Result<Self, String> {
+    pub fn from_log(log: &Hits) -> Result<Self, String> {
         let mut hits: Vec<&Hit> = log.hits.iter().filter(|hit| !hit.robot).collect();
         let size = |hit: &Hit| hit.bytes.filter(|bytes| hit.status != 304 && *bytes <= BYTES_MAX);
         // Servers write a line when a response ends.
@@ -218,13 +218,13 @@ mod tests {
         Hit { visitor, at_s, path: path.to_owned(), status: 200, bytes: Some(1_000), robot: false }
     }
 
-    fn of(hits: Vec<Hit>) -> Result<Traffic, String> {
-        Traffic::of(&Hits { hits, ..Hits::default() })
+    fn traffic(hits: Vec<Hit>) -> Result<Traffic, String> {
+        Traffic::from_log(&Hits { hits, ..Hits::default() })
     }
 
     #[test]
     fn a_page_is_a_document_with_the_files_after_it_and_visits_end_with_a_long_gap() {
-        let traffic = of(vec![
+        let traffic = traffic(vec![
             hit(1, 0, "/"),
             hit(1, 1, "/a.css"),
             hit(1, 1, "/b.js?v=2"),
@@ -252,12 +252,12 @@ mod tests {
         missing.status = 404;
         let mut robot = hit(9, 0, "/");
         robot.robot = true;
-        assert!(of(vec![missing.clone()]).unwrap_err().contains("no document"));
-        assert!(of(vec![robot.clone()]).unwrap_err().contains("no GET request"));
-        assert!(of(Vec::new()).is_err());
+        assert!(traffic(vec![missing.clone()]).unwrap_err().contains("no document"));
+        assert!(traffic(vec![robot.clone()]).unwrap_err().contains("no GET request"));
+        assert!(traffic(Vec::new()).is_err());
         let mut cached = hit(1, 2, "/a.css");
         (cached.status, cached.bytes) = (304, Some(0));
-        let traffic = of(vec![missing, robot, hit(1, 1, "/"), cached]).unwrap();
+        let traffic = traffic(vec![missing, robot, hit(1, 1, "/"), cached]).unwrap();
         assert_eq!((traffic.pages, traffic.requests_of_robots), (1, 1));
         assert_eq!(traffic.think_s_mean, None, "nobody came back");
         assert_eq!((traffic.resources_mean, traffic.resource_bytes_mean), (1.0, None));
@@ -265,7 +265,8 @@ mod tests {
 
     #[test]
     fn a_document_right_after_another_is_part_of_it() {
-        let traffic = of(vec![hit(1, 0, "/"), hit(1, 1, "/frame"), hit(1, 3, "/other")]).unwrap();
+        let traffic =
+            traffic(vec![hit(1, 0, "/"), hit(1, 1, "/frame"), hit(1, 3, "/other")]).unwrap();
         assert_eq!(traffic.pages, 2);
     }
 
@@ -280,7 +281,7 @@ mod tests {
             let hits = hits.into_iter().map(|(visitor, at_s, path, bytes)| Hit {
                 visitor, at_s, path, status: 200, bytes, robot: false,
             });
-            if let Ok(traffic) = of(hits.collect()) {
+            if let Ok(traffic) = traffic(hits.collect()) {
                 prop_assert!(traffic.visits > 0 && traffic.visits <= traffic.pages);
                 prop_assert!(traffic.pages_mean >= 1.0 && traffic.rate_per_s_busiest > 0.0);
                 prop_assert!(traffic.think_s_mean.is_none_or(|s| s >= 0.0));

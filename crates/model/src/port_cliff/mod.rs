@@ -200,31 +200,33 @@ mod tests {
     #[test]
     fn reserved_ports_count_only_where_their_parity_is_searched_first() {
         // Even ports of 1000-1009: five. 1002 and 1004 are reserved and even, 1003 is not even.
-        let of = |reserved, chooser| {
+        let cliff = |reserved, chooser| {
             let list =
                 [("ip_local_port_range", "1000 1009"), ("ip_local_reserved_ports", reserved)];
             expected(&settings(&list), chooser)
         };
-        assert_eq!(of("", Chooser::Connect), Some(5.0));
-        assert_eq!(of("1002-1004,1004", Chooser::Connect), Some(3.0));
-        assert_eq!(of("1002-1004", Chooser::Bind), Some(4.0));
-        assert_eq!(of("1000-1009", Chooser::Connect), None);
+        assert_eq!(cliff("", Chooser::Connect), Some(5.0));
+        assert_eq!(cliff("1002-1004,1004", Chooser::Connect), Some(3.0));
+        assert_eq!(cliff("1002-1004", Chooser::Bind), Some(4.0));
+        assert_eq!(cliff("1000-1009", Chooser::Connect), None);
     }
 
     #[test]
     fn of_an_odd_range_one_pass_tries_half_rounded_down() {
-        let of = |range, chooser| expected(&settings(&[("ip_local_port_range", range)]), chooser);
-        assert_eq!(of("1000 1010", Chooser::Connect), Some(5.0)); // 11 ports, 6 of them even
-        assert_eq!(of("1000 1010", Chooser::Bind), Some(5.0));
-        assert_eq!(of("1001 1001", Chooser::Connect), None);
-        assert_eq!(of("1001 1000", Chooser::Connect), None);
+        let cliff =
+            |range, chooser| expected(&settings(&[("ip_local_port_range", range)]), chooser);
+        assert_eq!(cliff("1000 1010", Chooser::Connect), Some(5.0)); // 11 ports, 6 of them even
+        assert_eq!(cliff("1000 1010", Chooser::Bind), Some(5.0));
+        assert_eq!(cliff("1001 1001", Chooser::Connect), None);
+        assert_eq!(cliff("1001 1000", Chooser::Connect), None);
     }
 
     #[test]
     fn with_reuse_in_force_there_is_no_rule() {
-        let of = |reuse| expected(&settings(&[RANGE, ("tcp_tw_reuse", reuse)]), Chooser::Connect);
-        assert_eq!(of("1"), None);
-        assert_eq!(of("0"), Some(14_116.0));
+        let cliff =
+            |reuse| expected(&settings(&[RANGE, ("tcp_tw_reuse", reuse)]), Chooser::Connect);
+        assert_eq!(cliff("1"), None);
+        assert_eq!(cliff("0"), Some(14_116.0));
         assert_eq!(expected(&settings(&[]), Chooser::Connect), None);
     }
 

@@ -39,7 +39,7 @@ impl Closing {
 impl Merge for Closing {
     /// The sums.
     fn merge(rounds: &[&Self]) -> Option<Self> {
-        let total = |of: fn(&Self) -> u64| sum(rounds.iter().map(|closing| of(closing)));
+        let total = |count: fn(&Self) -> u64| sum(rounds.iter().map(|closing| count(closing)));
         // Where it is not known of every trial, what is known of some is not told apart either.
         let crossed: Option<Vec<u64>> = rounds.iter().map(|closing| closing.both).collect();
         let both = crossed.map(|counts| sum(counts.into_iter()));

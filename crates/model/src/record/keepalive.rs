@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::checking::{Checking, Mechanism, Path, expected_false_alarms};
-use crate::merge::{Merge, merged, of, sum, summed};
+use crate::merge::{Merge, merged, parts, sum, summed};
 use crate::wire::Traffic;
 
 /// What checking idle connections cost, and what it found out.
@@ -203,8 +203,8 @@ impl Merge for Deaths {
             stricken: total(|deaths| deaths.stricken),
             dead: total(|deaths| deaths.dead),
             known: total(|deaths| deaths.known),
-            known_by: summed(&of(all, |deaths| &deaths.known_by)),
-            read_said: summed(&of(all, |deaths| &deaths.read_said)),
+            known_by: summed(&parts(all, |deaths| &deaths.known_by)),
+            read_said: summed(&parts(all, |deaths| &deaths.read_said)),
             late: total(|deaths| deaths.late),
             alive: total(|deaths| deaths.alive),
             wrongly_closed: total(|deaths| deaths.wrongly_closed),

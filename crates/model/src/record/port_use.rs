@@ -88,8 +88,8 @@ impl Merge for PortUse {
     /// The curve and the series of the first round, and the mean of the steps found.
     fn merge(rounds: &[&Self]) -> Option<Self> {
         let first = *rounds.first()?;
-        let mean = |of: fn(&Self) -> u64| {
-            let all: f64 = rounds.iter().map(|round| of(round) as f64).sum();
+        let mean = |value: fn(&Self) -> u64| {
+            let all: f64 = rounds.iter().map(|round| value(round) as f64).sum();
             (all / rounds.len() as f64).round() as u64
         };
         Some(Self {
@@ -105,8 +105,8 @@ impl Merge for PortUse {
 
 impl Merge for Cliff {
     fn merge(rounds: &[&Self]) -> Option<Self> {
-        let mean = |of: fn(&Self) -> f64| {
-            rounds.iter().map(|round| of(round)).sum::<f64>() / rounds.len() as f64
+        let mean = |value: fn(&Self) -> f64| {
+            rounds.iter().map(|round| value(round)).sum::<f64>() / rounds.len() as f64
         };
         (!rounds.is_empty()).then(|| Self {
             at_ports: mean(|round| round.at_ports),

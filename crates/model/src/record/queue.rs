@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::merge::{Merge, merged, of, sum, sum_of_some, summed_by_place};
+use crate::merge::{Merge, merged, parts, sum, sum_of_some, summed_by_place};
 use crate::stats::Series;
 
 /// The queues of the server's listeners during a load, and the outcome of each connection.
@@ -187,8 +187,8 @@ impl Merge for Queues {
                 .into_iter()
                 .filter_map(|(name, all)| Some((name, Outcome::merge(&all)?)))
                 .collect(),
-            syn_ladder: RetryLadder::merge(&of(rounds, |round| &round.syn_ladder))?,
-            syn_ack_ladder: RetryLadder::merge(&of(rounds, |round| &round.syn_ack_ladder))?,
+            syn_ladder: RetryLadder::merge(&parts(rounds, |round| &round.syn_ladder))?,
+            syn_ack_ladder: RetryLadder::merge(&parts(rounds, |round| &round.syn_ack_ladder))?,
             drops: merged(rounds, |round| round.drops.as_ref()),
             half_open_peer: merged(rounds, |round| round.half_open_peer.as_ref()),
             reset_at_once: merged(rounds, |round| round.reset_at_once.as_ref()),
@@ -206,7 +206,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 impl Merge for ListenerQueue {
     fn merge(rounds: &[&Self]) -> Option<Self> {
         let first = *rounds.first()?;
-        let count = |of: fn(&Self) -> u64| sum(rounds.iter().map(|round| of(round)));
+        let count = |value: fn(&Self) -> u64| sum(rounds.iter().map(|round| value(round)));
         Some(Self {
             peak: rounds.iter().map(|round| round.peak).max()?,
             half_open_peak: rounds.iter().filter_map(|round| round.half_open_peak).max(),
@@ -240,7 +240,7 @@ impl Merge for RetryLadder {
         let first = *rounds.first()?;
         Some(Self {
             at_s: first.at_s.clone(),
-            connections: summed_by_place(&of(rounds, |round| &round.connections)),
+            connections: summed_by_place(&parts(rounds, |round| &round.connections)),
             off: sum(rounds.iter().map(|round| round.off)),
         })
     }
@@ -248,7 +248,7 @@ impl Merge for RetryLadder {
 
 impl Merge for DropBalance {
     fn merge(rounds: &[&Self]) -> Option<Self> {
-        let count = |of: fn(&Self) -> u64| sum(rounds.iter().map(|round| of(round)));
+        let count = |value: fn(&Self) -> u64| sum(rounds.iter().map(|round| value(round)));
         (!rounds.is_empty()).then(|| Self {
             syns_unanswered: count(|round| round.syns_unanswered),
             syns_dropped: count(|round| round.syns_dropped),

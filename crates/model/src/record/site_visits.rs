@@ -100,8 +100,8 @@ impl Merge for SiteVisits {
     /// Counts are added, means are means; series are those of the first round.
     fn merge(rounds: &[&Self]) -> Option<Self> {
         let first = *rounds.first()?;
-        let mean = |of: fn(&Self) -> Option<f64>| {
-            let all: Vec<f64> = rounds.iter().filter_map(|round| of(round)).collect();
+        let mean = |value: fn(&Self) -> Option<f64>| {
+            let all: Vec<f64> = rounds.iter().filter_map(|round| value(round)).collect();
             (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
         };
         let mut pages: BTreeMap<String, Vec<&PageGroup>> = BTreeMap::new();

@@ -127,8 +127,8 @@ impl ConnectionMemory {
     }
 }
 
-fn mean<T>(rounds: &[&T], of: impl Fn(&T) -> f64) -> f64 {
-    rounds.iter().map(|round| of(round)).sum::<f64>() / rounds.len().max(1) as f64
+fn mean<T>(rounds: &[&T], value: impl Fn(&T) -> f64) -> f64 {
+    rounds.iter().map(|round| value(round)).sum::<f64>() / rounds.len().max(1) as f64
 }
 
 impl Merge for ConnectionMemory {
@@ -136,7 +136,7 @@ impl Merge for ConnectionMemory {
         let first = *rounds.first()?;
         Some(Self {
             connections: mean(rounds, |round| round.connections as f64).round() as u64,
-            idle: MemoryState::merge(&crate::merge::of(rounds, |round| &round.idle))?,
+            idle: MemoryState::merge(&crate::merge::parts(rounds, |round| &round.idle))?,
             filled: merged(rounds, |round| round.filled.as_ref()),
             pressure: rounds.iter().any(|round| round.pressure),
             ..first.clone()
@@ -147,8 +147,8 @@ impl Merge for ConnectionMemory {
 impl Merge for MemoryState {
     fn merge(rounds: &[&Self]) -> Option<Self> {
         (!rounds.is_empty()).then(|| Self {
-            client: MemoryHeld::mean(&crate::merge::of(rounds, |state| &state.client)),
-            server: MemoryHeld::mean(&crate::merge::of(rounds, |state| &state.server)),
+            client: MemoryHeld::mean(&crate::merge::parts(rounds, |state| &state.client)),
+            server: MemoryHeld::mean(&crate::merge::parts(rounds, |state| &state.server)),
             payload_bytes: mean(rounds, |state| state.payload_bytes),
             machine_tcp_bytes: mean(rounds, |state| state.machine_tcp_bytes),
             machine_slab_bytes: mean(rounds, |state| state.machine_slab_bytes),
@@ -196,13 +196,14 @@ mod tests {
 
     #[test]
     fn rounds_become_their_mean_and_one_without_a_filled_state_is_left_out_of_it() {
-        let of = |filled: Option<f64>, pressure| ConnectionMemory {
+        let memory = |filled: Option<f64>, pressure| ConnectionMemory {
             connections: 4,
             filled: filled.map(state),
             pressure,
             ..ConnectionMemory::default()
         };
-        let (one, two, three) = (of(Some(100.0), false), of(None, true), of(Some(300.0), false));
+        let (one, two, three) =
+            (memory(Some(100.0), false), memory(None, true), memory(Some(300.0), false));
         let whole = ConnectionMemory::merge(&[&one, &two, &three]).unwrap();
         assert_eq!(whole.filled.map(|state| state.client.queued_bytes), Some(200.0));
         assert!(whole.pressure);

@@ -104,7 +104,7 @@ pub enum BufferLimit {
 
 impl Buffer {
     /// A buffer of which `asked` bytes were asked for, and what the kernel reports.
-    pub fn of(asked: Option<u64>, effective: u64) -> Self {
+    pub fn new(asked: Option<u64>, effective: u64) -> Self {
         let changed_by = asked.and_then(|asked| match effective.cmp(&asked.saturating_mul(2)) {
             std::cmp::Ordering::Less => Some(BufferLimit::Maximum),
             std::cmp::Ordering::Greater => Some(BufferLimit::Minimum),
@@ -200,8 +200,8 @@ pub struct Sender {
 }
 
 /// The mean of what some rounds have.
-fn mean<'a, T: 'a>(rounds: &[&'a T], of: impl Fn(&'a T) -> Option<f64>) -> Option<f64> {
-    let values: Vec<f64> = rounds.iter().copied().filter_map(of).collect();
+fn mean<'a, T: 'a>(rounds: &[&'a T], value: impl Fn(&'a T) -> Option<f64>) -> Option<f64> {
+    let values: Vec<f64> = rounds.iter().copied().filter_map(value).collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
@@ -209,8 +209,8 @@ impl Merge for Transfer {
     fn merge(rounds: &[&Self]) -> Option<Self> {
         let first = *rounds.first()?;
         Some(Self {
-            client: SocketEnd::merge(&crate::merge::of(rounds, |round| &round.client))?,
-            server: SocketEnd::merge(&crate::merge::of(rounds, |round| &round.server))?,
+            client: SocketEnd::merge(&crate::merge::parts(rounds, |round| &round.client))?,
+            server: SocketEnd::merge(&crate::merge::parts(rounds, |round| &round.server))?,
             quiet_rtt_us: mean(rounds, |round| round.quiet_rtt_us),
             up: merged(rounds, |round| round.up.as_ref()),
             down: merged(rounds, |round| round.down.as_ref()),
@@ -228,10 +228,10 @@ impl Merge for SocketEnd {
 
 impl Merge for Way {
     fn merge(rounds: &[&Self]) -> Option<Self> {
-        let total = |of: fn(&Self) -> u64| sum(rounds.iter().map(|way| of(way)));
+        let total = |count: fn(&Self) -> u64| sum(rounds.iter().map(|way| count(way)));
         // A sum over rounds says something only if every round has the count.
-        let every = |of: fn(&Self) -> Option<u64>| {
-            let all: Option<Vec<u64>> = rounds.iter().map(|way| of(way)).collect();
+        let every = |count: fn(&Self) -> Option<u64>| {
+            let all: Option<Vec<u64>> = rounds.iter().map(|way| count(way)).collect();
             all.map(|counts| sum(counts.into_iter()))
         };
         let ends = |at: usize| mean(rounds, |way| way.connection_share.map(|ends| ends[at]));
@@ -250,14 +250,14 @@ impl Merge for Way {
             window_bytes: total(|way| way.window_bytes),
             startup_s: mean(rounds, |way| way.startup_s),
             connection_share: ends(0).zip(ends(1)).map(|(least, most)| [least, most]),
-            sender: Sender::merge(&crate::merge::of(rounds, |way| &way.sender))?,
+            sender: Sender::merge(&crate::merge::parts(rounds, |way| &way.sender))?,
         })
     }
 }
 
 impl Merge for Sender {
     fn merge(rounds: &[&Self]) -> Option<Self> {
-        let total = |of: fn(&Self) -> u64| sum(rounds.iter().map(|one| of(one)));
+        let total = |count: fn(&Self) -> u64| sum(rounds.iter().map(|one| count(one)));
         (!rounds.is_empty()).then(|| Self {
             samples: total(|one| one.samples),
             busy_share: mean(rounds, |one| one.busy_share),
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_buffer_says_why_it_is_not_twice_what_was_asked_for() {
-        let changed = |asked, effective| Buffer::of(asked, effective).changed_by;
+        let changed = |asked, effective| Buffer::new(asked, effective).changed_by;
         assert_eq!(changed(None, 131_072), None, "the kernel tunes it");
         assert_eq!(changed(Some(65_536), 131_072), None);
         assert_eq!(changed(Some(8 << 20), 8 << 20), Some(BufferLimit::Maximum));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::merge::{Merge, of, sum, summed};
+use crate::merge::{Merge, parts, sum, summed};
 use crate::stats::Series;
 
 /// A front service with a fixed number of blocking workers, and its backend.
@@ -91,8 +91,8 @@ impl Merge for WorkerPool {
     /// Counts are added, means are means; series are those of the first round.
     fn merge(rounds: &[&Self]) -> Option<Self> {
         let first = *rounds.first()?;
-        let mean = |of: fn(&Self) -> Option<f64>| {
-            let all: Vec<f64> = rounds.iter().filter_map(|round| of(round)).collect();
+        let mean = |value: fn(&Self) -> Option<f64>| {
+            let all: Vec<f64> = rounds.iter().filter_map(|round| value(round)).collect();
             (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
         };
         let mut groups: BTreeMap<String, Vec<&RequestGroup>> = BTreeMap::new();
@@ -120,7 +120,7 @@ impl Merge for RequestGroup {
         Some(Self {
             attempts: sum(rounds.iter().map(|round| round.attempts)),
             ok: sum(rounds.iter().map(|round| round.ok)),
-            errors: summed(&of(rounds, |round| &round.errors)),
+            errors: summed(&parts(rounds, |round| &round.errors)),
             ..first.clone()
         })
     }

@@ -47,7 +47,7 @@ fn with(goodput: f64, change: impl Fn(&mut Sender)) -> Transfer {
 }
 
 fn limit(transfer: &Transfer) -> Option<Limited> {
-    let (direction, way) = Direction::of(transfer).next()?;
+    let (direction, way) = Direction::used_in(transfer).next()?;
     limited_by(transfer, direction, way)
 }
 
@@ -123,13 +123,13 @@ fn a_send_buffer_limits_where_the_sender_waited_for_it() {
 fn a_send_buffer_that_was_set_is_named_where_nothing_else_is_left() {
     // 64K at 10 ms: 97.5 Mbit/s, 124 kB in flight of 131 kB, with peaks above it.
     let mut set = with(12.2e6, |sender| sender.in_flight_max_bytes = Some(860e3));
-    set.client.send_buffer = Buffer::of(Some(65_536), 131_072);
+    set.client.send_buffer = Buffer::new(Some(65_536), 131_072);
     assert_eq!(by(&set), Some(Limit::SendBuffer));
     // A tuned buffer is not named, nor one of another size, nor where a window is as full.
     let mut tuned = set.clone();
-    tuned.client.send_buffer = Buffer::of(None, 131_072);
+    tuned.client.send_buffer = Buffer::new(None, 131_072);
     let mut large = set.clone();
-    large.client.send_buffer = Buffer::of(Some(1 << 20), 2 << 20);
+    large.client.send_buffer = Buffer::new(Some(1 << 20), 2 << 20);
     let mut windowed = set.clone();
     windowed.up.as_mut().unwrap().sender.congestion_window_bytes = Some(125e3);
     assert_eq!([&tuned, &large].map(by), [None, None]);
@@ -221,9 +221,9 @@ fn of_two_windows_alike_the_kernels_share_says_which() {
             sender.receive_window_share = Some(share);
         })
     };
-    let of = |share| limit(&alike(share)).map(|limited| (limited.by, limited.or));
-    assert_eq!(of(0.4), Some((Limit::ReceiveWindow, None)));
-    assert_eq!(of(0.01), Some((Limit::ReceiveWindow, Some(Limit::Congestion))));
+    let limits_at = |share| limit(&alike(share)).map(|limited| (limited.by, limited.or));
+    assert_eq!(limits_at(0.4), Some((Limit::ReceiveWindow, None)));
+    assert_eq!(limits_at(0.01), Some((Limit::ReceiveWindow, Some(Limit::Congestion))));
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn data_from_the_server_swaps_the_ends() {
     assert_eq!(by(&down), Some(Limit::MessageOverhead));
     let mut both = direct(0.97, 0.97);
     both.down.clone_from(&both.up);
-    let each: Vec<Option<Limit>> = Direction::of(&both)
+    let each: Vec<Option<Limit>> = Direction::used_in(&both)
         .map(|(direction, way)| limited_by(&both, direction, way).map(|one| one.by))
         .collect();
     assert_eq!(each, [Some(Limit::ClientCpu), Some(Limit::ServerCpu)]);

@@ -50,7 +50,7 @@ pub struct Cell {
 
 impl Cell {
     /// From one arm of a stage. None: nothing was measured, or nothing that may be used.
-    pub fn of(setting: Setting, arm: &Arm) -> Option<Self> {
+    pub fn from_arm(setting: Setting, arm: &Arm) -> Option<Self> {
         let counted: Vec<_> = arm.rounds.iter().filter(|round| round.left_out.is_none()).collect();
         if arm.failure.is_some()
             || arm.attempts == 0
@@ -151,7 +151,7 @@ impl Measured {
     }
 
     /// What is known of a setting.
-    pub fn of(&self, setting: &Setting) -> Option<&Cell> {
+    pub fn cell(&self, setting: &Setting) -> Option<&Cell> {
         self.0.get(setting)
     }
 
@@ -233,17 +233,17 @@ mod tests {
             ..Arm::default()
         };
         let setting = Setting::default();
-        let cell = Cell::of(setting, &arm).unwrap();
+        let cell = Cell::from_arm(setting, &arm).unwrap();
         assert_eq!((cell.rounds, cell.workers_held_peak), (2, 9.0));
         assert!((cell.page_us_p95.unwrap() - 1_000.0).abs() < 1e-9);
         arm.rounds.retain(|round| round.left_out.is_some());
-        assert_eq!(Cell::of(setting, &arm), None);
+        assert_eq!(Cell::from_arm(setting, &arm), None);
         let single = Arm {
             attempts: 1,
             metrics: [(SOUGHT.to_owned(), Metric { value: 5.0, ..Metric::default() })].into(),
             ..Arm::default()
         };
-        assert_eq!(Cell::of(setting, &single).unwrap().failed, 1);
-        assert_eq!(Cell::of(setting, &Arm { failure: Some("gone".into()), ..single }), None);
+        assert_eq!(Cell::from_arm(setting, &single).unwrap().failed, 1);
+        assert_eq!(Cell::from_arm(setting, &Arm { failure: Some("gone".into()), ..single }), None);
     }
 }

@@ -109,7 +109,7 @@ impl Weight {
     /// From workers and their memory, twice.
     ///
     /// None: more workers did not take more. `fits` may be 0.
-    pub fn of(limit_bytes: u64, [few, more]: [(u64, u64); 2]) -> Option<Self> {
+    pub fn from_memory(limit_bytes: u64, [few, more]: [(u64, u64); 2]) -> Option<Self> {
         let workers = more.0.checked_sub(few.0).filter(|more| *more > 0)?;
         let worker_bytes = more.1.checked_sub(few.1)? / workers;
         let base_bytes = few.1.saturating_sub(worker_bytes * few.0);
@@ -187,7 +187,7 @@ const BEHIND_MORE_MS: u64 = 5_000;
 
 impl Behind {
     /// A server whose idle connections end first may close one that the balancer is about to use.
-    pub fn of(balancer_ms: u64, setting: &Setting) -> Self {
+    pub fn new(balancer_ms: u64, setting: &Setting) -> Self {
         let server_ms = setting.timeout_ms;
         // Without idle connections there is none to reuse.
         let holds = server_ms.is_none_or(|ms| ms > balancer_ms);
@@ -370,20 +370,20 @@ mod tests {
         // 4 workers take 98 MB together with the rest, 12 take 258 MB: 20 MB each, 18 MB for the rest.
         let mb = 1_000_000;
         let measured = [(4, 98 * mb), (12, 258 * mb)];
-        let weight = Weight::of(500 * mb, measured).unwrap();
+        let weight = Weight::from_memory(500 * mb, measured).unwrap();
         assert_eq!((weight.base_bytes, weight.worker_bytes), (18 * mb, 20 * mb));
         // (475 − 18) / 20
         assert_eq!(weight.fits, 22);
         assert_eq!(weight.bytes(2), 58 * mb);
-        assert_eq!(Weight::of(10 * mb, measured).unwrap().fits, 0, "not even the rest");
-        assert_eq!(Weight::of(30 * mb, measured).unwrap().fits, 0, "not one worker");
-        assert_eq!(Weight::of(500 * mb, [(4, 30 * mb), (12, 22 * mb)]), None);
-        assert_eq!(Weight::of(500 * mb, [(4, 30 * mb), (12, 30 * mb)]), None);
+        assert_eq!(Weight::from_memory(10 * mb, measured).unwrap().fits, 0, "not even the rest");
+        assert_eq!(Weight::from_memory(30 * mb, measured).unwrap().fits, 0, "not one worker");
+        assert_eq!(Weight::from_memory(500 * mb, [(4, 30 * mb), (12, 22 * mb)]), None);
+        assert_eq!(Weight::from_memory(500 * mb, [(4, 30 * mb), (12, 30 * mb)]), None);
     }
 
     #[test]
     fn a_server_behind_a_balancer_keeps_its_connections_for_longer() {
-        let with = |timeout_ms| Behind::of(60_000, &setting(timeout_ms));
+        let with = |timeout_ms| Behind::new(60_000, &setting(timeout_ms));
         assert!(!with(Some(60_000)).holds);
         assert!(with(Some(65_000)).holds);
         assert!(with(None).holds);

@@ -122,7 +122,7 @@ impl Narrowing {
 
     /// The batch of a stage, and the stage after it.
     fn stage(&mut self, measured: &Measured) -> (Batch, Stage) {
-        let batch = |why: &str, settings: Vec<Setting>, rounds| Batch::of(why, settings, rounds);
+        let batch = |why: &str, settings: Vec<Setting>, rounds| Batch::new(why, settings, rounds);
         match self.stage {
             Stage::Short => {
                 let all = [self.with(None)].into_iter().chain(self.group(0)).collect();
@@ -172,13 +172,13 @@ impl Strategy for Narrowing {
             self.fits = ((self.fits as f64 * FEWER) as u64).max(1);
             self.stage = Stage::Longer(1);
             let all = [self.with(None)].into_iter().chain(self.group(0)).collect();
-            return Some(Batch::of("fewer workers, because processes were killed", all, 1));
+            return Some(Batch::new("fewer workers, because processes were killed", all, 1));
         }
         while self.stage != Stage::End {
             let again = matches!(self.stage, Stage::Finalists | Stage::Final);
             let (mut batch, next) = self.stage(measured);
             self.stage = next;
-            batch.settings.retain(|setting| again || measured.of(setting).is_none());
+            batch.settings.retain(|setting| again || measured.cell(setting).is_none());
             if !batch.settings.is_empty() {
                 return Some(batch);
             }

@@ -47,7 +47,7 @@ impl Procedure {
             let timeout_ms = if self.example == Example::Vps { 1_000 } else { 5_000 };
             return Some(self.setting(timeout_ms, 300));
         };
-        let problem = measured.of(last).is_none_or(|cell| cell.refuses() || cell.is_full());
+        let problem = measured.cell(last).is_none_or(|cell| cell.refuses() || cell.is_full());
         let timeout_ms = last.timeout_ms.unwrap_or_default();
         let next = |all: &[u64], now: u64| {
             let at = all.iter().position(|one| *one == now)?;
@@ -82,12 +82,12 @@ impl Strategy for Procedure {
         let setting = self.step(measured)?;
         self.tried.push(setting);
         let why = format!("step {}: {}", self.tried.len(), setting.name(Server::ApachePrefork));
-        Some(Batch::of(&why, vec![setting], 1))
+        Some(Batch::new(&why, vec![setting], 1))
     }
 
     /// The last one without a problem; else the last one.
     fn choice(&self, measured: &Measured) -> Option<Setting> {
-        let cell = |setting: &Setting| measured.of(setting);
+        let cell = |setting: &Setting| measured.cell(setting);
         let good = |setting: &&Setting| {
             cell(setting).is_some_and(|cell| !cell.refuses() && !cell.is_full())
         };

@@ -70,7 +70,7 @@ impl Piece {
         format!("{}{place}", self.path)
     }
 
-    fn of(path: &str, place: Option<&str>, text: &str) -> Self {
+    fn new(path: &str, place: Option<&str>, text: &str) -> Self {
         let lines = text.lines().map(str::to_owned).collect();
         Self { path: path.to_owned(), place: place.map(str::to_owned), lines }
     }
@@ -93,7 +93,7 @@ pub struct Snippet {
 
 impl Snippet {
     /// For a server of a distribution. `comments`: lines before the first directive; `cost`: a sentence.
-    pub fn of(
+    pub fn new(
         server: Server,
         distribution: Distribution,
         setting: &Setting,
@@ -187,7 +187,7 @@ fn apache(
             strings(&["rm /etc/httpd/conf.d/zz-tcptoll.conf", "systemctl restart httpd"]),
         ),
     };
-    (vec![Piece::of(path, None, &text)], apply, undo)
+    (vec![Piece::new(path, None, &text)], apply, undo)
 }
 
 fn nginx(distribution: Distribution, setting: &Setting, comments: &[String]) -> Parts {
@@ -205,7 +205,7 @@ fn nginx(distribution: Distribution, setting: &Setting, comments: &[String]) -> 
     // Any share of the connections may be with one process, so each may have all.
     let connections = (setting.workers + NGINX_OWN).max(NGINX_CONNECTIONS_MIN);
     let own_file = "/etc/nginx/nginx.conf";
-    let events = Piece::of(
+    let events = Piece::new(
         own_file,
         Some("in the block events { }, instead of the line worker_connections"),
         &format!("worker_connections {connections};\n"),
@@ -227,7 +227,7 @@ fn nginx(distribution: Distribution, setting: &Setting, comments: &[String]) -> 
         "restore the previous line worker_connections".to_owned(),
         "systemctl reload nginx".to_owned(),
     ];
-    let pieces = vec![Piece::of(path, place, &http), events];
+    let pieces = vec![Piece::new(path, place, &http), events];
     (pieces, strings(&["nginx -t", "systemctl reload nginx"]), undo)
 }
 
@@ -239,14 +239,14 @@ mod tests {
         Setting { timeout_ms: Some(2_000), requests: 100, workers: 22 }
     }
 
-    fn of(server: Server, distribution: Distribution, setting: &Setting) -> Snippet {
-        Snippet::of(server, distribution, setting, (&[], "none"))
+    fn snippet(server: Server, distribution: Distribution, setting: &Setting) -> Snippet {
+        Snippet::new(server, distribution, setting, (&[], "none"))
     }
 
     #[test]
     fn prefork_has_its_limit_of_processes_and_the_files_of_its_distribution() {
         let comments = ["found by\nmeasuring".to_owned()];
-        let debian = Snippet::of(
+        let debian = Snippet::new(
             Server::ApachePrefork,
             Distribution::Debian,
             &setting(),
@@ -261,14 +261,15 @@ mod tests {
         let text = debian.text();
         assert!(text.starts_with("# file /etc/apache2/conf-available/zz-tcptoll.conf\n"), "{text}");
         assert!(text.ends_with("# cost: memory\n"), "{text}");
-        let red_hat = of(Server::ApachePrefork, Distribution::RedHat, &setting());
+        let red_hat = snippet(Server::ApachePrefork, Distribution::RedHat, &setting());
         assert!(red_hat.pieces[0].path.starts_with("/etc/httpd/"));
     }
 
     #[test]
     fn threads_are_whole_processes_and_keep_alive_off_is_one_word() {
         let off = Setting { timeout_ms: None, workers: 60, ..setting() };
-        let text = of(Server::ApacheEvent, Distribution::Debian, &off).pieces[0].lines.join("\n");
+        let text =
+            snippet(Server::ApacheEvent, Distribution::Debian, &off).pieces[0].lines.join("\n");
         assert!(text.starts_with("KeepAlive Off\n<IfModule mpm_event_module>"), "{text}");
         assert!(text.contains("ServerLimit 3\n    ThreadsPerChild 20\n    MaxRequestWorkers 60"));
     }
@@ -276,30 +277,33 @@ mod tests {
     #[test]
     fn every_process_of_nginx_may_have_all_connections() {
         let half = Setting { timeout_ms: Some(1_500), requests: 0, workers: 1_000 };
-        let found = of(Server::Nginx, Distribution::Debian, &half);
+        let found = snippet(Server::Nginx, Distribution::Debian, &half);
         let http = ["keepalive_timeout 1500ms;", "keepalive_requests 4294967295;"];
         assert_eq!(found.pieces[0].lines, http);
         assert_eq!(found.pieces[1].lines, ["worker_connections 1004;"]);
         let few = Setting { workers: 20, ..half };
         assert_eq!(
-            of(Server::Nginx, Distribution::Debian, &few).pieces[1].lines,
+            snippet(Server::Nginx, Distribution::Debian, &few).pieces[1].lines,
             ["worker_connections 512;"]
         );
     }
 
     #[test]
     fn lines_that_red_hat_has_in_nginx_conf_are_replaced_there() {
-        let found = of(Server::Nginx, Distribution::RedHat, &setting());
+        let found = snippet(Server::Nginx, Distribution::RedHat, &setting());
         assert_eq!(found.pieces[0].path, "/etc/nginx/nginx.conf");
         assert!(found.pieces[0].place.as_ref().unwrap().contains("instead of"));
     }
 
     #[test]
     fn a_distribution_is_known_by_its_own_name_first() {
-        let of = Distribution::of_release;
-        assert_eq!(of("NAME=\"Debian\"\nID=debian\n"), Some(Distribution::Debian));
-        assert_eq!(of("ID_LIKE=\"rhel centos fedora\"\nID='rocky'\n"), Some(Distribution::RedHat));
-        assert_eq!(of("ID_LIKE=\"fedora\"\nID=ubuntu\n"), Some(Distribution::Debian));
-        assert_eq!(of("ID=alpine\n"), None);
+        let distribution = Distribution::of_release;
+        assert_eq!(distribution("NAME=\"Debian\"\nID=debian\n"), Some(Distribution::Debian));
+        assert_eq!(
+            distribution("ID_LIKE=\"rhel centos fedora\"\nID='rocky'\n"),
+            Some(Distribution::RedHat)
+        );
+        assert_eq!(distribution("ID_LIKE=\"fedora\"\nID=ubuntu\n"), Some(Distribution::Debian));
+        assert_eq!(distribution("ID=alpine\n"), None);
     }
 }

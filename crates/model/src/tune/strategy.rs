@@ -25,14 +25,14 @@ pub struct Batch {
 
 impl Batch {
     /// Of these settings, with the reason for measuring them.
-    pub fn of(why: &str, settings: Vec<Setting>, rounds: u32) -> Self {
+    pub fn new(why: &str, settings: Vec<Setting>, rounds: u32) -> Self {
         Self { why: why.to_owned(), settings, rounds }
     }
 
     /// Which visitors come: with the same number the same ones as before. A setting that is measured again gets
     /// others, and new settings get those that the first ones had.
     pub fn visitors(&self, measured: &Measured) -> u32 {
-        let rounds = |setting| measured.of(setting).map_or(0, |cell| cell.rounds);
+        let rounds = |setting| measured.cell(setting).map_or(0, |cell| cell.rounds);
         self.settings.iter().map(rounds).max().unwrap_or(0)
     }
 }
@@ -47,10 +47,10 @@ pub trait Strategy {
 }
 
 /// Those whose figure is at most [`ALIKE`] above the least; all, if none has it.
-pub(super) fn alike<'a>(cells: &[&'a Cell], of: fn(&Cell) -> Option<f64>) -> Vec<&'a Cell> {
-    let least = cells.iter().filter_map(|cell| of(cell)).min_by(f64::total_cmp);
+pub(super) fn alike<'a>(cells: &[&'a Cell], figure: fn(&Cell) -> Option<f64>) -> Vec<&'a Cell> {
+    let least = cells.iter().filter_map(|cell| figure(cell)).min_by(f64::total_cmp);
     let Some(least) = least else { return cells.to_vec() };
-    let near = |cell: &&&Cell| of(cell).is_some_and(|us| us <= least * (1.0 + ALIKE));
+    let near = |cell: &&&Cell| figure(cell).is_some_and(|us| us <= least * (1.0 + ALIKE));
     cells.iter().filter(near).copied().collect()
 }
 
@@ -62,7 +62,7 @@ pub(super) fn best<'a>(cells: &[&'a Cell]) -> Vec<&'a Cell> {
 
 /// The fewest workers that do as well as the chosen setting, where the others of it are the same.
 pub fn knee(measured: &Measured, choice: &Setting) -> Option<u64> {
-    let chosen = measured.of(choice).filter(|cell| !cell.refuses())?;
+    let chosen = measured.cell(choice).filter(|cell| !cell.refuses())?;
     // With the same visitors: later rounds had others.
     let most_us = chosen.first_us_p95? * (1.0 + ALIKE);
     let same = |cell: &&Cell| {
@@ -124,10 +124,10 @@ pub(super) mod tests {
         let cell = measure(1.0)(Setting { timeout_ms: Some(1_000), requests: 100, workers: 9 });
         let other = Setting { timeout_ms: Some(2_000), ..cell.setting };
         let mut measured = Measured::default();
-        assert_eq!(Batch::of("", vec![cell.setting], 1).visitors(&measured), 0);
+        assert_eq!(Batch::new("", vec![cell.setting], 1).visitors(&measured), 0);
         measured.take(Cell { rounds: 3, ..cell.clone() });
-        assert_eq!(Batch::of("", vec![other], 1).visitors(&measured), 0);
-        assert_eq!(Batch::of("", vec![other, cell.setting], 1).visitors(&measured), 3);
+        assert_eq!(Batch::new("", vec![other], 1).visitors(&measured), 0);
+        assert_eq!(Batch::new("", vec![other, cell.setting], 1).visitors(&measured), 3);
     }
 
     #[test]

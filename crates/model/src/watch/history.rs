@@ -94,7 +94,7 @@ impl History {
             table_age_s: None,
             segments: rates.as_ref().and_then(|_| self.recent.sum()),
             rates,
-            totals: Totals::of(&look.counters),
+            totals: Totals::from_counters(&look.counters),
             counted: look.counted,
             limits: look.limits,
             cost: look.cost,

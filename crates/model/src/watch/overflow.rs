@@ -129,7 +129,7 @@ pub(super) fn deferred(
     let Dropped { known, risers, sum } = Dropped::by(suspects, others);
     // Nothing else was dropped: then each count is a count of them.
     let all_deferred = known && host.drops == 0 && sum == host.deferred;
-    let of = |one: &Suspect| {
+    let deferred_part = |one: &Suspect| {
         let drops = one.drops?;
         // The host's counter is read a little later than the listener's.
         let part = Part::exactly(host.deferred.min(drops));
@@ -139,7 +139,7 @@ pub(super) fn deferred(
             || (known && risers == 1 && host.deferred <= drops + read_later(drops));
         Some(Part { estimated: !exact, ..part })
     };
-    suspects.iter().map(of).collect()
+    suspects.iter().map(deferred_part).collect()
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ impl Standing {
 mod tests {
     use super::*;
 
-    fn of(lengths: &[u32], established_per_look: u64, every_s: f64) -> Option<Standing> {
+    fn standing(lengths: &[u32], established_per_look: u64, every_s: f64) -> Option<Standing> {
         let (mut clock, mut queue) = (Clock::default(), Lengths::default());
         for (at, len) in lengths.iter().enumerate() {
             if clock.tick(at as f64 * every_s, Some(at as u64 * established_per_look)) {
@@ -132,37 +132,40 @@ mod tests {
 
     #[test]
     fn looks_count_since_the_queue_was_last_empty() {
-        assert_eq!(of(&[3], 1, 1.0), None, "a single look");
-        assert_eq!(of(&[3, 4, 0, 4], 1, 1.0), None);
-        assert_eq!(of(&[3, 4, 0], 1, 1.0), None);
-        assert_eq!(of(&[9, 0, 3, 4], 1, 1.0).map(|one| (one.looks, one.first)), Some((2, 3)));
-        assert_eq!(of(&[3, 4, 2, 4], 1, 1.0).map(|one| (one.shortest, one.longest)), Some((2, 4)));
-        assert_eq!(of(&[101, 81, 80, 101], 1, 1.0).map(|one| one.nearly_full), Some(3));
+        assert_eq!(standing(&[3], 1, 1.0), None, "a single look");
+        assert_eq!(standing(&[3, 4, 0, 4], 1, 1.0), None);
+        assert_eq!(standing(&[3, 4, 0], 1, 1.0), None);
+        assert_eq!(standing(&[9, 0, 3, 4], 1, 1.0).map(|one| (one.looks, one.first)), Some((2, 3)));
+        assert_eq!(
+            standing(&[3, 4, 2, 4], 1, 1.0).map(|one| (one.shortest, one.longest)),
+            Some((2, 4))
+        );
+        assert_eq!(standing(&[101, 81, 80, 101], 1, 1.0).map(|one| one.nearly_full), Some(3));
     }
 
     #[test]
     fn the_last_ten_looks_that_are_a_second_apart_count() {
         let lengths: Vec<u32> = (1..=30).collect();
-        let one = of(&lengths, 5, 1.0).unwrap();
+        let one = standing(&lengths, 5, 1.0).unwrap();
         assert_eq!((one.looks, one.first, one.last, one.long_looks), (10, 21, 30, 21));
         assert!((one.over_s - 9.0).abs() < 1e-9);
-        let often = of(&lengths, 5, 0.5).unwrap();
+        let often = standing(&lengths, 5, 0.5).unwrap();
         assert_eq!((often.looks, often.first, often.last), (10, 11, 29), "each second");
     }
 
     #[test]
     fn the_wait_is_the_queue_over_the_accepts_and_what_joined_the_queue_was_not_accepted() {
-        let even = of(&[12; 10], 5, 1.0).unwrap();
+        let even = standing(&[12; 10], 5, 1.0).unwrap();
         assert_eq!(even.accepted_at_most, Some(45 + 2));
         assert!((even.wait_at_least_s().unwrap() - 12.0 * 9.0 / 47.0).abs() < 1e-9);
-        let growing = of(&[2, 4, 6, 8], 2, 1.0).unwrap();
+        let growing = standing(&[2, 4, 6, 8], 2, 1.0).unwrap();
         assert_eq!(
             growing.accepted_at_most,
             Some(2),
             "nobody accepts: what the counter may be late by"
         );
         assert_eq!(growing.wait_at_least_s(), Some(3.0));
-        let falling = of(&[40, 30, 20], 1, 1.0).unwrap();
+        let falling = standing(&[40, 30, 20], 1, 1.0).unwrap();
         assert_eq!(falling.accepted_at_most, Some(24));
         assert!(falling.empties_within(2.0) && !falling.empties_within(1.9));
         assert!(!even.empties_within(1e9) && !growing.empties_within(1e9));

@@ -37,7 +37,7 @@ pub struct Totals {
 
 impl Totals {
     /// Those of a reading. A negative count is no count: absent.
-    pub fn of(counters: &Counters) -> Self {
+    pub fn from_counters(counters: &Counters) -> Self {
         let total = |name: &str| u64::try_from(*counters.get(name)?).ok();
         Self {
             active_opens: total("TcpActiveOpens"),
@@ -69,7 +69,7 @@ mod tests {
             ("TcpOutSegs".to_owned(), 7),
             ("TcpEstabResets".to_owned(), -1),
         ]);
-        let totals = Totals::of(&counters);
+        let totals = Totals::from_counters(&counters);
         assert_eq!((totals.overflows, totals.segments_out), (Some(0), Some(7)));
         assert_eq!((totals.drops, totals.resets), (None, None));
     }

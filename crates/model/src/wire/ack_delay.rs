@@ -75,7 +75,7 @@ impl AckTracker {
     #[inline]
     pub fn observe(&mut self, direction: Direction, packet: &Packet, at_ns: u64) {
         let Some(segment) = &packet.segment else { return };
-        let key = FlowKey::of(direction, packet, segment);
+        let key = FlowKey::new(direction, packet, segment);
         if segment.flags.rst() {
             self.flows.remove(&key);
             return;

@@ -87,11 +87,11 @@ impl Quiet {
         self.client_to_server.with(&self.server_to_client, u64::saturating_add)
     }
 
-    fn with(&self, other: &Self, of: fn(u64, u64) -> u64) -> Self {
+    fn with(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
         Self {
             port: self.port,
-            client_to_server: self.client_to_server.with(&other.client_to_server, of),
-            server_to_client: self.server_to_client.with(&other.server_to_client, of),
+            client_to_server: self.client_to_server.with(&other.client_to_server, combine),
+            server_to_client: self.server_to_client.with(&other.server_to_client, combine),
         }
     }
 }
@@ -119,17 +119,17 @@ impl QuietCounts {
         self.with(other, u64::saturating_add)
     }
 
-    fn with(&self, other: &Self, of: fn(u64, u64) -> u64) -> Self {
+    fn with(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
         Self {
-            probes: self.probes.with(other.probes, of),
-            probe_answers: self.probe_answers.with(other.probe_answers, of),
-            heartbeats: self.heartbeats.with(other.heartbeats, of),
-            heartbeat_retransmissions: of(
+            probes: self.probes.with(other.probes, combine),
+            probe_answers: self.probe_answers.with(other.probe_answers, combine),
+            heartbeats: self.heartbeats.with(other.heartbeats, combine),
+            heartbeat_retransmissions: combine(
                 self.heartbeat_retransmissions,
                 other.heartbeat_retransmissions,
             ),
-            acks: self.acks.with(other.acks, of),
-            all: self.all.with(other.all, of),
+            acks: self.acks.with(other.acks, combine),
+            all: self.all.with(other.all, combine),
         }
     }
 }
@@ -141,7 +141,10 @@ impl Traffic {
         self.with(other, u64::saturating_add)
     }
 
-    fn with(self, other: Self, of: fn(u64, u64) -> u64) -> Self {
-        Self { packets: of(self.packets, other.packets), bytes: of(self.bytes, other.bytes) }
+    fn with(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
+        Self {
+            packets: combine(self.packets, other.packets),
+            bytes: combine(self.bytes, other.bytes),
+        }
     }
 }

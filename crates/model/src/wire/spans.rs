@@ -292,7 +292,7 @@ impl SpanTracker {
         packet: &Packet,
         segment: &Segment,
     ) -> Option<(&mut Flow, &mut Span)> {
-        let key = FlowKey::of(direction, packet, segment);
+        let key = FlowKey::new(direction, packet, segment);
         let flags = segment.flags;
         let begins = direction == Direction::ClientToServer && flags.syn() && !flags.ack();
         let Self { flows, order, totals } = self;

@@ -17,8 +17,8 @@ fn looking_each_round_at_a_fixed_interval_would_be_wrong_far_more_often() {
     let runs: Vec<[bool; 2]> = (0..RUNS)
         .map(|_| log_ratios(&mut source, [Shape::Normal; 2], 1.0))
         .map(|values| {
-            let ever = |of: &dyn Fn(&[f64]) -> [f64; 2]| {
-                ROUNDS.map(|n| of(&values[..n])).any(|found| found[0] > 0.0 || found[1] < 0.0)
+            let ever = |interval: &dyn Fn(&[f64]) -> [f64; 2]| {
+                ROUNDS.map(|n| interval(&values[..n])).any(|found| found[0] > 0.0 || found[1] < 0.0)
             };
             [ever(&fixed), ever(&ours)]
         })

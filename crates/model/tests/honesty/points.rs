@@ -74,7 +74,7 @@ fn fleet(source: &mut Source, between: Between, ends: Ends, truth: f64) -> Vec<P
             Ends::Fixed => 5 + (source.uniform() * 26.0) as usize,
             Ends::Verdict => modes::stop(&rounds, MIN_ROUNDS as usize, MIN_ROUNDS as usize).rounds,
         };
-        PointValue::of(&rounds[..n]).expect("five rounds and more")
+        PointValue::from_log_ratios(&rounds[..n]).expect("five rounds and more")
     };
     (0..POINTS).map(point).collect()
 }

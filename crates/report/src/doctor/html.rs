@@ -14,6 +14,6 @@ pub(crate) fn render(
     original: &Examination,
     provable: &[&str],
 ) -> String {
-    let view = view::of(examination, provable);
+    let view = view::build(examination, provable);
     FRAME.page(&view.title, &view, &[original])
 }

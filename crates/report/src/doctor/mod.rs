@@ -18,7 +18,7 @@ use crate::{TextStyle, clean};
 /// and holds no control character of the machine's own.
 #[must_use]
 pub fn examination_text(examination: &Examination, provable: &[&str], style: TextStyle) -> String {
-    match clean::of(examination) {
+    match clean::copy(examination) {
         Ok(clean) => text::render(&clean, provable, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -27,7 +27,7 @@ pub fn examination_text(examination: &Examination, provable: &[&str], style: Tex
 /// What the lab showed of a finding, for a terminal, as [`examination_text`].
 #[must_use]
 pub fn proof_text(proof: &Proof, style: TextStyle) -> String {
-    match clean::of(proof) {
+    match clean::copy(proof) {
         Ok(clean) => text::proof(&clean, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -36,7 +36,7 @@ pub fn proof_text(proof: &Proof, style: TextStyle) -> String {
 /// An examination as one self-contained HTML file, as the page of a run.
 #[must_use]
 pub fn examination_html(examination: &Examination, provable: &[&str]) -> String {
-    match clean::of(examination) {
+    match clean::copy(examination) {
         Ok(clean) => html::render(&clean, examination, provable),
         Err(error) => cannot_show(&error),
     }

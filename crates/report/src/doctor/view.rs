@@ -100,12 +100,12 @@ struct Server {
 #[derive(Serialize)]
 struct Group {
     /// The part; empty: the server as a whole.
-    of: String,
+    part: String,
     rows: Vec<[String; 3]>,
 }
 
 /// Puts the page of a cleaned examination together.
-pub(super) fn of(examination: &Examination, provable: &[&str]) -> View {
+pub(super) fn build(examination: &Examination, provable: &[&str]) -> View {
     let examined = &examination.examined;
     let missing = |by_design| {
         let parts = words::missing(examination, by_design).into_iter();
@@ -222,7 +222,7 @@ fn server(one: &ServerConfig) -> Server {
     let mut groups = vec![whole(one)];
     groups.extend(one.listens.iter().map(|listen| listening(listen, one)));
     groups.extend(one.upstreams.iter().map(upstream));
-    groups.retain(|group| !group.of.is_empty() || !group.rows.is_empty());
+    groups.retain(|group| !group.part.is_empty() || !group.rows.is_empty());
     Server {
         name: format!("{}{version} · PID {}", one.program.name(), one.pid),
         groups,
@@ -239,7 +239,7 @@ fn whole(one: &ServerConfig) -> Group {
         count("concurrent requests or connections", one.workers.as_ref(), "0"),
     ];
     rows.extend(buffers(one.buffers.as_ref()));
-    Group { of: String::new(), rows: rows.into_iter().flatten().collect() }
+    Group { part: String::new(), rows: rows.into_iter().flatten().collect() }
 }
 
 /// An address that a server listens on, with what differs there from the server as a whole.
@@ -260,7 +260,7 @@ fn listening(one: &Listen, server: &ServerConfig) -> Group {
     rows.extend(buffers(one.buffers.as_ref()));
     let section = one.section.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     Group {
-        of: format!("listens on {}{section}", one.on),
+        part: format!("listens on {}{section}", one.on),
         rows: rows.into_iter().flatten().collect(),
     }
 }
@@ -270,9 +270,9 @@ fn upstream(one: &Upstream) -> Group {
     if one.servers.len() > MEMBERS_MAX {
         members += &format!(" and {} more", one.servers.len() - MEMBERS_MAX);
     }
-    let yes = |name: &str, of: Option<&Sourced<bool>>| {
+    let yes = |name: &str, value: Option<&Sourced<bool>>| {
         let word = |yes: bool| if yes { "yes" } else { "no" };
-        of.map(|one| [name.to_owned(), word(one.value).to_owned(), one.at.to_string()])
+        value.map(|one| [name.to_owned(), word(one.value).to_owned(), one.at.to_string()])
     };
     let rows = [
         count("idle connections kept", one.idle_connections.as_ref(), "none"),
@@ -285,32 +285,35 @@ fn upstream(one: &Upstream) -> Group {
         yes("TCP keep-alive probes", one.probes.as_ref()),
     ];
     Group {
-        of: format!("upstream {}: {members}", one.name),
+        part: format!("upstream {}: {members}", one.name),
         rows: rows.into_iter().flatten().collect(),
     }
 }
 
 fn buffers(buffers: Option<&Buffers>) -> [Option<[String; 3]>; 2] {
-    let row = |name: &str, of: Option<&Sourced<u64>>| {
-        of.map(|size| [name.to_owned(), number::bytes(size.value), size.at.to_string()])
+    let row = |name: &str, value: Option<&Sourced<u64>>| {
+        value.map(|size| [name.to_owned(), number::bytes(size.value), size.at.to_string()])
     };
     [
-        row("requested receive buffer", buffers.and_then(|of| of.receive.as_ref())),
-        row("requested send buffer", buffers.and_then(|of| of.send.as_ref())),
+        row("requested receive buffer", buffers.and_then(|sizes| sizes.receive.as_ref())),
+        row("requested send buffer", buffers.and_then(|sizes| sizes.send.as_ref())),
     ]
 }
 
 /// The row of a time, with words for zero.
-fn time(name: &str, of: Option<&Sourced<f64>>, zero: &str) -> Option<[String; 3]> {
-    let of = of?;
-    let value =
-        if of.value == 0.0 { zero.to_owned() } else { format!("{} s", words::three(of.value)) };
-    Some([name.to_owned(), value, of.at.to_string()])
+fn time(name: &str, sourced: Option<&Sourced<f64>>, zero: &str) -> Option<[String; 3]> {
+    let sourced = sourced?;
+    let value = if sourced.value == 0.0 {
+        zero.to_owned()
+    } else {
+        format!("{} s", words::three(sourced.value))
+    };
+    Some([name.to_owned(), value, sourced.at.to_string()])
 }
 
 /// The row of a count, with words for zero.
-fn count(name: &str, of: Option<&Sourced<u64>>, zero: &str) -> Option<[String; 3]> {
-    let of = of?;
-    let value = if of.value == 0 { zero.to_owned() } else { number::count(of.value) };
-    Some([name.to_owned(), value, of.at.to_string()])
+fn count(name: &str, sourced: Option<&Sourced<u64>>, zero: &str) -> Option<[String; 3]> {
+    let sourced = sourced?;
+    let value = if sourced.value == 0 { zero.to_owned() } else { number::count(sourced.value) };
+    Some([name.to_owned(), value, sourced.at.to_string()])
 }

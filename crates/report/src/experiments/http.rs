@@ -136,7 +136,7 @@ fn forecasts(arms: &[Arm]) -> Vec<String> {
         .iter()
         .take(FORECASTS)
         .map(|(text, names)| {
-            let of = match names.as_slice() {
+            let arms = match names.as_slice() {
                 _ if alone => String::new(),
                 [] => String::new(),
                 [one] => format!(" ({})", clean::shorten(one, NAME)),
@@ -144,7 +144,7 @@ fn forecasts(arms: &[Arm]) -> Vec<String> {
                     format!(" ({} and {} more)", clean::shorten(one, NAME), names.len() - 1)
                 }
             };
-            format!("ports{of}: {text}")
+            format!("ports{arms}: {text}")
         })
         .collect();
     if texts.len() > FORECASTS {

@@ -30,7 +30,7 @@ pub(super) fn name(at: usize, arm: &Arm) -> ArmName {
     ArmName { class: arm_class(at), name: arm.name.clone() }
 }
 
-/// Whatever `of` makes of each arm with its place.
-pub(super) fn each_arm<T>(summary: &Run, of: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
-    summary.arms.iter().enumerate().filter_map(|(at, arm)| of(at, arm)).collect()
+/// What `make` gives for each arm with its place.
+pub(super) fn each_arm<T>(summary: &Run, make: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
+    summary.arms.iter().enumerate().filter_map(|(at, arm)| make(at, arm)).collect()
 }

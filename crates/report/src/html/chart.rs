@@ -86,11 +86,11 @@ pub(super) struct Chart<'a> {
 
 /// All values of lines that must have room on the axis.
 pub(super) fn values(lines: &[Line]) -> Vec<f64> {
-    let of = |p: &Point| {
+    let values_of = |p: &Point| {
         let published = p.published.as_ref().map(|(value, _)| *value);
         [Some(p.value), p.ci95.map(|ci| ci[0]), p.ci95.map(|ci| ci[1]), published]
     };
-    lines.iter().flat_map(|line| &line.points).flat_map(of).flatten().collect()
+    lines.iter().flat_map(|line| &line.points).flat_map(values_of).flatten().collect()
 }
 
 /// Draws it.
@@ -100,7 +100,7 @@ pub(super) fn draw(chart: &Chart<'_>, screen: Screen) -> Svg {
     let names = distinct(&chart.lines);
     let beside = wide && names.iter().all(|name| clean::columns(name) <= END);
     let [left, bottom] = if wide { [76.0, 290.0] } else { [62.0, 240.0] };
-    let frame = Frame::of(screen, left, 26.0, bottom);
+    let frame = Frame::across(screen, left, 26.0, bottom);
     let frame = frame.with_room(if labelled && beside { 170.0 } else { 12.0 });
     // On a phone, and where names are long, the lines are named below, with a piece of each.
     let key = if labelled && !beside { plot::KEY * chart.lines.len() as f64 } else { 0.0 };
@@ -181,7 +181,7 @@ fn sample(svg: &mut Svg, mark: Mark, from: (f64, f64), length: f64) {
         Mark::Line(dash) => {
             svg.line(&format!("join {dash}"), from, (from.0 + length, from.1));
         }
-        Mark::Shape(of) => shape(svg, "sample", of, (from.0 + length / 2.0, from.1)),
+        Mark::Shape(which) => shape(svg, "sample", which, (from.0 + length / 2.0, from.1)),
     }
 }
 
@@ -227,8 +227,8 @@ fn one_line(plot: &mut Plot, line: &Line, mark: Mark, x: &dyn Fn(usize) -> f64) 
             if let Some(ends) = p.ci95 {
                 plot.whisker(at, ends, 4.0);
             }
-            let of = if let Mark::Shape(of) = mark { of } else { 0 };
-            shape(&mut plot.svg, "full", of, (at, y.at(p.value)));
+            let which = if let Mark::Shape(which) = mark { which } else { 0 };
+            shape(&mut plot.svg, "full", which, (at, y.at(p.value)));
         });
         if let Some((value, tooltip)) = &p.published {
             plot.group(&p.class, "", |plot| {

@@ -23,16 +23,16 @@ pub(super) struct Counters {
 }
 
 /// What was counted of an arm.
-pub(super) fn of(name: ArmName, arm: &Arm, own: &Own) -> Counters {
+pub(super) fn counters(name: ArmName, arm: &Arm, own: &Own) -> Counters {
     let trouble = findings::trouble(arm, own);
     let empty = BTreeMap::new();
     let server = arm.server.as_ref().map_or(&empty, |host| &host.counters);
     let keys: BTreeSet<&String> = arm.client.counters.keys().chain(server.keys()).collect();
-    let of = |host: &BTreeMap<String, i64>, key: &String| {
+    let count = |host: &BTreeMap<String, i64>, key: &String| {
         host.get(key).map_or_else(|| ABSENT.to_owned(), |n| number::whole(*n))
     };
     let kernel =
-        keys.into_iter().map(|k| vec![k.clone(), of(&arm.client.counters, k), of(server, k)]);
+        keys.into_iter().map(|k| vec![k.clone(), count(&arm.client.counters, k), count(server, k)]);
     let kernel = kernel.collect();
     let counted = !arm.client.counters.is_empty() || arm.server.is_some() || arm.wire.is_some();
     // Where no segment was sent, TCP's counters have nothing to tell.
@@ -129,8 +129,8 @@ pub(super) fn passport(summary: &Run) -> Vec<[String; 2]> {
     match server {
         Some(server) => {
             for (end, passport) in [("client", client), ("server", server)] {
-                let of = |[name, value]: [String; 2]| [format!("{end}'s {name}"), value];
-                rows.extend(machine(passport).into_iter().map(of));
+                let with_end = |[name, value]: [String; 2]| [format!("{end}'s {name}"), value];
+                rows.extend(machine(passport).into_iter().map(with_end));
             }
         }
         None => rows.extend(machine(&summary.passport)),

@@ -53,8 +53,8 @@ fn points(histogram: &HistogramSummary) -> Vec<(f64, f64)> {
 
 /// Share of what was tried that has a value.
 fn answered(arm: &Arm, own: &Own, primary: &Primary) -> f64 {
-    let of = special(own, primary).and_then(|of| (of.of)(arm));
-    let part = of.or_else(|| (own.part)(arm, &primary.key));
+    let counts = special(own, primary).and_then(|answer| (answer.counts)(arm));
+    let part = counts.or_else(|| (own.part)(arm, &primary.key));
     let (ok, tried) = part.unwrap_or((arm.ok, arm.attempts));
     if tried == 0 { 1.0 } else { (ok as f64 / tried as f64).min(1.0) }
 }
@@ -98,19 +98,19 @@ pub(super) fn is_drawn(arm: &Arm, primary: &Primary) -> bool {
 
 /// The picture, or `None` if no arm has the distribution.
 pub(super) fn picture(summary: &Run, primary: &Primary) -> Option<Both> {
-    let of = special(summary.own, primary);
+    let answer = special(summary.own, primary);
     let curves = curves(summary, primary);
     if curves.is_empty() {
         return None;
     }
     let label = format!("Cumulative distribution of {} per arm", primary.name);
-    Some(for_both(&label, |screen| draw(&curves, primary, of, screen)))
+    Some(for_both(&label, |screen| draw(&curves, primary, answer, screen)))
 }
 
-fn draw(curves: &[Curve<'_>], primary: &Primary, of: Option<&Answer>, screen: Screen) -> Svg {
+fn draw(curves: &[Curve<'_>], primary: &Primary, answer: Option<&Answer>, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let [left, bottom] = if wide { [64.0, 310.0] } else { [56.0, 250.0] };
-    let frame = Frame::of(screen, left, 26.0, bottom);
+    let frame = Frame::across(screen, left, 26.0, bottom);
     let values = curves.iter().flat_map(|c| c.points.iter().map(|p| p.0));
     let x = Scale::fit(values, left, frame.right);
     let most = curves.iter().map(|c| c.histogram.count).max().unwrap_or(1).max(10) as f64;
@@ -119,12 +119,12 @@ fn draw(curves: &[Curve<'_>], primary: &Primary, of: Option<&Answer>, screen: Sc
     let shares = SHARES.into_iter().filter(|(share, _)| 1.0 - share >= 0.999 / most);
     plot.y_ticks(shares.map(|(share, name)| (-(1.0 - share).log10(), name.to_owned())));
     plot.time_axis(if wide { 9 } else { 4 });
-    plot.y_label(of.map_or("share of attempts that took at most …", |of| of.share));
+    plot.y_label(answer.map_or("share of attempts that took at most …", |answer| answer.share));
     plot.x_label(36.0, &format!("{}{}", primary.name, plot::log_note(&x)));
     for curve in curves.iter().rev() {
         draw_curve(&mut plot, curve);
         if curve.answered < 1.0 {
-            unanswered(&mut plot, curve, of.map_or("failed", |of| of.never));
+            unanswered(&mut plot, curve, answer.map_or("failed", |answer| answer.never));
         }
     }
     plot.svg
@@ -194,9 +194,9 @@ fn draw_curve(plot: &mut Plot, curve: &Curve<'_>) {
 
 /// One sentence that says what to see.
 pub(super) fn caption(summary: &Run, primary: &Primary) -> String {
-    let of = |arm: &Arm| arm.histograms.get(&primary.key).and_then(figures::middle);
+    let median = |arm: &Arm| arm.histograms.get(&primary.key).and_then(figures::middle);
     let mut arms: Vec<(&str, f64)> =
-        summary.arms.iter().filter_map(|arm| Some((arm.name.as_str(), of(arm)?))).collect();
+        summary.arms.iter().filter_map(|arm| Some((arm.name.as_str(), median(arm)?))).collect();
     arms.sort_by(|a, b| a.1.total_cmp(&b.1));
     let medians = summary.arms.iter().filter_map(|arm| arm.histograms.get(&primary.key));
     let at = if medians.into_iter().all(|h| h.p50.is_some()) {
@@ -223,11 +223,11 @@ pub(super) fn caption(summary: &Run, primary: &Primary) -> String {
     }
 }
 
-fn one(arm: &Arm, primary: &Primary, of: Option<&Answer>) -> String {
+fn one(arm: &Arm, primary: &Primary, answer: Option<&Answer>) -> String {
     let Some(h) = arm.histograms.get(&primary.key) else { return String::new() };
     let mut parts = Vec::new();
-    if let Some(of) = of {
-        return (of.caption)(h);
+    if let Some(answer) = answer {
+        return (answer.caption)(h);
     }
     let (who, them) = if arm.ok < arm.attempts {
         parts.push(format!(

@@ -128,7 +128,7 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let for_labels = (longest as f64).mul_add(7.0, 24.0).clamp(90.0, 310.0);
     let (left, pitch) = if wide { (for_labels, 34.0) } else { (10.0, 62.0) };
     let top = 10.0;
-    let frame = Frame::of(screen, left, top, top + rows.len() as f64 * pitch);
+    let frame = Frame::across(screen, left, top, top + rows.len() as f64 * pitch);
     let frame = frame.with_room(if wide { 160.0 } else { 14.0 });
     let bands = rows.iter().filter_map(|row| effect::band(row.c)).flatten();
     let values = rows.iter().flat_map(|row| row.ci95.into_iter().flatten().chain([row.ratio]));

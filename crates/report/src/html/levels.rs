@@ -175,8 +175,8 @@ fn caption_of_metric(lines: &[Line], factor: &str, cut: bool) -> String {
         let least = values.clone().fold(f64::INFINITY, f64::min);
         let most = values.fold(f64::NEG_INFINITY, f64::max);
         (least > 0.0).then(|| {
-            let of = if line.label.is_empty() { "" } else { " for " };
-            format!("{}{of}{}", number::ratio(most / least), line.label)
+            let joint = if line.label.is_empty() { "" } else { " for " };
+            format!("{}{joint}{}", number::ratio(most / least), line.label)
         })
     };
     let spreads: Vec<String> = lines.iter().filter_map(spread).take(4).collect();

@@ -36,7 +36,7 @@ struct Views {
 ///
 /// With each its summary as it was read, which is embedded as data.
 pub(crate) fn render(runs: &[(Run, &Summary)]) -> String {
-    let views = runs.iter().map(|(run, _)| view::of(run)).collect();
+    let views = runs.iter().map(|(run, _)| view::build(run)).collect();
     let title = match runs {
         [(run, _)] => format!("{} · tcptoll", run.question),
         runs => format!("{} answers · tcptoll", runs.len()),
@@ -47,5 +47,5 @@ pub(crate) fn render(runs: &[(Run, &Summary)]) -> String {
 
 /// The picture that the page of a run begins with, as an SVG file. None: it has none.
 pub(crate) fn picture(run: &Run) -> Option<String> {
-    alone::of(&view::of(run))
+    alone::draw(&view::build(run))
 }

@@ -45,7 +45,7 @@ impl Picture {
     }
 
     /// That of an experiment.
-    pub(super) fn of(picture: own::Picture, summary: &Run) -> Self {
+    pub(super) fn from_own(picture: own::Picture, summary: &Run) -> Self {
         let drawn = picture.drawn;
         Self::new(picture.both_svg, &picture.caption).of_arms(summary, |at, _| drawn.contains(&at))
     }

@@ -39,7 +39,7 @@ fn breadth(text: &str) -> f64 {
 
 impl Frame {
     /// The whole width of a screen but the room for ticks at the left and for half a tick at the right.
-    pub(crate) fn of(screen: Screen, left: f64, top: f64, bottom: f64) -> Self {
+    pub(crate) fn across(screen: Screen, left: f64, top: f64, bottom: f64) -> Self {
         Self::between((left, screen.width() - HALF), top, bottom)
     }
 

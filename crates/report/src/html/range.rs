@@ -33,7 +33,7 @@ pub(super) fn picture(summary: &Run, primary: &Primary) -> Option<Both> {
 fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let (left, pitch) = if wide { (230.0, 30.0) } else { (10.0, 46.0) };
-    let frame = Frame::of(screen, left, 4.0, 14.0 + rows.len() as f64 * pitch);
+    let frame = Frame::across(screen, left, 4.0, 14.0 + rows.len() as f64 * pitch);
     let values = rows.iter().flat_map(|row| {
         let h = row.histogram;
         [figures::middle(h), h.p99, h.max].into_iter().flatten()

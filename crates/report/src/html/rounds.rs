@@ -80,7 +80,7 @@ impl View<'_> {
     fn one(&self, screen: Screen) -> Svg {
         let wide = screen == Screen::Wide;
         let [left, bottom] = if wide { [84.0, 250.0] } else { [66.0, 220.0] };
-        let frame = Frame::of(screen, left, 26.0, bottom);
+        let frame = Frame::across(screen, left, 26.0, bottom);
         let y = Scale::fit(self.values(), bottom - 8.0, frame.top);
         let ticks = plot::ticks(&y, 5, |value| Estimate::new(value, None, self.unit).text());
         let frame = frame.beside(&ticks);

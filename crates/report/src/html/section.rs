@@ -67,12 +67,12 @@ impl Maker<'_> {
         Some(match item {
             own::Item::Table(title, id) => {
                 let table = columns::table(self.summary, Form::Page, id)?;
-                let table = table::of(self.summary, &table);
+                let table = table::fill(self.summary, &table);
                 (!table.is_empty()).then_some(Item::Table { title, table })?
             }
             own::Item::Lead => Item::Picture { picture: self.lead.clone()? },
             own::Item::Picture(picture) => {
-                Item::Picture { picture: Picture::of(picture, self.summary) }
+                Item::Picture { picture: Picture::from_own(picture, self.summary) }
             }
             own::Item::Notes(notes) => {
                 let note = |note: own::Note| Note { text: note.text, bad: note.bad };
@@ -87,11 +87,11 @@ impl Maker<'_> {
                 (!items.is_empty()).then_some(Item::Details { title, small, items })?
             }
             own::Item::Arms(arms) => {
-                let of = |(at, items): (usize, Vec<own::Item>)| {
+                let items_of_arm = |(at, items): (usize, Vec<own::Item>)| {
                     let arm = name(at, self.summary.arms.get(at)?);
                     Some(OfArm { arm, items: self.items(items) })
                 };
-                Item::Arms { arms: arms.into_iter().filter_map(of).collect() }
+                Item::Arms { arms: arms.into_iter().filter_map(items_of_arm).collect() }
             }
         })
     }

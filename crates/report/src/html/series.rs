@@ -15,7 +15,7 @@ pub(super) fn picture(series: &Series, what: &str, class: &str, arm: &str) -> Op
 fn draw(series: &Series, what: &str, class: &str, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let [left, bottom] = if wide { [72.0, 170.0] } else { [60.0, 150.0] };
-    let frame = Frame::of(screen, left, 24.0, bottom);
+    let frame = Frame::across(screen, left, 24.0, bottom);
     let points = &series.points;
     let last = points.iter().map(|p| p[0]).fold(0.0, f64::max);
     let y = Scale::fit(points.iter().flat_map(|p| [p[1], p[2], p[3]]), bottom, frame.top);

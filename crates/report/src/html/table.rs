@@ -40,7 +40,7 @@ impl Table {
 /// Figures per arm, the metric of the run first under its whole name and not a second time.
 pub(super) fn figures(summary: &Run, table: columns::Table) -> Table {
     let metric = rounds::metric(summary);
-    let mut shown = of(summary, &table.without(metric));
+    let mut shown = fill(summary, &table.without(metric));
     let Some(key) = metric else { return shown };
     let estimates = rounds::estimates(summary, key);
     let cell = |(arm, estimate): (&Arm, Option<Estimate>)| {
@@ -59,7 +59,7 @@ pub(super) fn figures(summary: &Run, table: columns::Table) -> Table {
 }
 
 /// A table; columns that no arm has are left out.
-pub(super) fn of(summary: &Run, table: &columns::Table) -> Table {
+pub(super) fn fill(summary: &Run, table: &columns::Table) -> Table {
     let arms = table.arms(summary);
     let text = |column: &Column, arm: &Arm| column.text(arm, summary.own, Form::Page);
     let filled = |column: &&Column| arms.iter().any(|(_, arm)| text(column, arm) != number::ABSENT);

@@ -166,20 +166,20 @@ struct AdviceView {
 impl View {
     /// The picture that the page begins with, and its heading.
     pub(super) fn lead(&self) -> Option<(&str, &Picture)> {
-        let of = |one| (self.question.as_str(), one);
+        let with_question = |one| (self.question.as_str(), one);
         match self.first {
             First::Ratios => self.ratios.first().map(Titled::both),
             First::Forests => self.forests.first().map(Titled::both),
             First::Levels => self.over_levels.as_ref().map(Titled::both),
-            First::Rounds => self.rounds.as_ref().map(of),
-            First::Own => self.own.as_ref().map(of),
-            First::Distribution => self.distribution.as_ref().map(of),
+            First::Rounds => self.rounds.as_ref().map(with_question),
+            First::Own => self.own.as_ref().map(with_question),
+            First::Distribution => self.distribution.as_ref().map(with_question),
         }
     }
 }
 
 /// The page of a cleaned summary.
-pub(super) fn of(summary: &Run) -> View {
+pub(super) fn build(summary: &Run) -> View {
     let primary = figures::primary(summary);
     let leads = (summary.own.leads)(summary);
     let over_levels = levels::of_metric(summary).filter(|_| !leads).map(Titled::from);
@@ -194,7 +194,7 @@ pub(super) fn of(summary: &Run) -> View {
     let metric = rounds::metric(summary);
     let drawn =
         summary.comparisons.iter().any(|c| c.ci95.is_some() && metric == Some(c.metric.as_str()));
-    let of_own = (summary.own.picture)(summary).map(|picture| Picture::of(picture, summary));
+    let of_own = (summary.own.picture)(summary).map(|picture| Picture::from_own(picture, summary));
     let first = if points::are_units(summary) && !forests.is_empty() {
         First::Forests
     } else if (summary.rounds.is_none() || leads) && of_own.is_some() {
@@ -218,7 +218,7 @@ pub(super) fn of(summary: &Run) -> View {
     // The experiment says where tables without a title stand.
     let further = tables
         .filter(|table| !table.title.is_empty())
-        .map(|table| Further { title: table.title, table: table::of(summary, &table) });
+        .map(|table| Further { title: table.title, table: table::fill(summary, &table) });
     let further = further.filter(|further| !further.table.is_empty()).collect();
     let maker = Maker { summary, lead: of_own.clone().filter(|_| first != First::Own) };
     View {
@@ -267,9 +267,11 @@ pub(super) fn of(summary: &Run) -> View {
         left_out: rounds::left_out(summary),
         warmup: warmups(summary),
         published: beside_published(summary),
-        about_sd: published::about_sd(&published::of(summary)),
+        about_sd: published::about_sd(&published::beside_ours(summary)),
         over_time: each_arm(summary, |at, arm| over_time(at, arm, &primary)),
-        counters: each_arm(summary, |at, arm| Some(counted::of(name(at, arm), arm, summary.own))),
+        counters: each_arm(summary, |at, arm| {
+            Some(counted::counters(name(at, arm), arm, summary.own))
+        }),
         causes: findings::causes(summary).into_iter().map(cause).collect(),
         advice: summary.advice.iter().map(advice).collect(),
         next: summary.next.iter().map(|n| [n.command.clone(), n.why.clone()]).collect(),
@@ -337,7 +339,7 @@ fn beside_published(summary: &Run) -> Vec<Vec<String>> {
         let ours = row.ours_with_interval();
         vec![row.arm, row.metric, row.published, ours, ratio, source]
     };
-    published::of(summary).into_iter().map(row).collect()
+    published::beside_ours(summary).into_iter().map(row).collect()
 }
 
 fn over_time(at: usize, arm: &Arm, primary: &Primary) -> Option<Named> {

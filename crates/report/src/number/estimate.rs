@@ -91,7 +91,7 @@ fn scale(unit: &str, greatest: f64) -> (f64, String) {
     };
     match unit {
         "us" | "µs" if greatest >= TEN_SECONDS_US => (1e-6, "s".to_owned()),
-        "us" | "µs" => match TimeUnit::of(greatest) {
+        "us" | "µs" => match TimeUnit::for_us(greatest) {
             TimeUnit::Micro => (1.0, "µs".to_owned()),
             TimeUnit::Milli => (1e-3, "ms".to_owned()),
             TimeUnit::Second => (1e-6, "s".to_owned()),

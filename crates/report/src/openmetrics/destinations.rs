@@ -63,9 +63,11 @@ impl Destinations {
 
     fn each(
         &self,
-        of: fn(&DestinationState) -> Option<Value>,
+        value: fn(&DestinationState) -> Option<Value>,
     ) -> impl Iterator<Item = (Labels, Value)> {
         let all = self.slots.seen(0.0);
-        all.filter_map(move |(name, one)| Some((vec![("destination", name.to_owned())], of(one)?)))
+        all.filter_map(move |(name, one)| {
+            Some((vec![("destination", name.to_owned())], value(one)?))
+        })
     }
 }

@@ -52,7 +52,7 @@ impl Family {
     }
 
     /// With one sample that has no labels; absent: with none.
-    pub(super) fn of(mut self, value: Option<Value>) -> Self {
+    pub(super) fn single(mut self, value: Option<Value>) -> Self {
         self.samples.extend(value.map(|value| (Labels::new(), value)));
         self
     }
@@ -169,10 +169,10 @@ mod tests {
         vec![
             Family::new(Kind::Info, "thing", "What it is.")
                 .each([(labels("a \"b\" \\ c"), Value::Count(1))]),
-            Family::new(Kind::Counter, "cpu", "Time.").unit(Unit::Seconds).of(Some(0.5.into())),
+            Family::new(Kind::Counter, "cpu", "Time.").unit(Unit::Seconds).single(Some(0.5.into())),
             Family::new(Kind::Counter, "looks", "Looks.")
                 .each([(labels("x"), Value::Count(0)), (labels("# TYPE"), Value::Count(7))]),
-            Family::new(Kind::Gauge, "gone", "Never seen.").of(None),
+            Family::new(Kind::Gauge, "gone", "Never seen.").single(None),
         ]
     }
 

@@ -40,8 +40,9 @@ struct Listener {
 
 impl Listener {
     fn see(&mut self, at_s: f64, sockets: &[&ListenerState], complete: bool) {
-        let sum =
-            |of: fn(&ListenerState) -> u32| sockets.iter().map(|one| u64::from(of(one))).sum();
+        let sum = |count: fn(&ListenerState) -> u32| {
+            sockets.iter().map(|one| u64::from(count(one))).sum()
+        };
         self.sockets = sockets.len() as u64;
         self.queue = sum(|one| one.accept_queue_len);
         self.limit = sum(|one| one.accept_queue_limit);
@@ -176,8 +177,8 @@ impl Listeners {
         ]
     }
 
-    fn each(&self, of: fn(&Listener) -> Option<Value>) -> impl Iterator<Item = (Labels, Value)> {
+    fn each(&self, value: fn(&Listener) -> Option<Value>) -> impl Iterator<Item = (Labels, Value)> {
         let all = self.slots.seen(0.0);
-        all.filter_map(move |(name, one)| Some((vec![("listener", name.to_owned())], of(one)?)))
+        all.filter_map(move |(name, one)| Some((vec![("listener", name.to_owned())], value(one)?)))
     }
 }

@@ -9,7 +9,7 @@ use super::family::{Family, Kind, Value};
 pub(super) fn totals(state: &State) -> Vec<Family> {
     let totals = &state.totals;
     let counter = |name, help, value: Option<u64>| {
-        Family::new(Kind::Counter, name, help).of(value.map(Value::from))
+        Family::new(Kind::Counter, name, help).single(value.map(Value::from))
     };
     vec![
         counter(
@@ -85,7 +85,7 @@ pub(super) fn totals(state: &State) -> Vec<Family> {
 pub(super) fn levels(state: &State) -> Vec<Family> {
     let (counted, limits) = (&state.counted, &state.limits);
     let gauge = |name, help| Family::new(Kind::Gauge, name, help);
-    let count = |name, help, value: Option<u64>| gauge(name, help).of(value.map(Value::from));
+    let count = |name, help, value: Option<u64>| gauge(name, help).single(value.map(Value::from));
     let bytes = |name, help, value| count(name, help, value).unit(Unit::Bytes);
     let states = state.states.iter();
     let states = states.map(|(name, count)| (vec![("state", super::label(name))], (*count).into()));
@@ -161,37 +161,37 @@ pub(super) fn own(state: &State, own: &Own<'_>) -> Vec<Family> {
     let version = (vec![("version", super::label(own.version))], Value::Count(1));
     vec![
         Family::new(Kind::Info, "build", "Version of tcptoll.").each([version]),
-        counter("watch_looks", "Looks that succeeded.").of(Some(own.looks.into())),
-        counter("watch_failed_looks", "Looks that failed.").of(Some(own.failed.into())),
+        counter("watch_looks", "Looks that succeeded.").single(Some(own.looks.into())),
+        counter("watch_failed_looks", "Looks that failed.").single(Some(own.failed.into())),
         gauge("watch_last_look_timestamp", "Time of the newest look, since the Unix epoch.")
             .unit(Unit::Seconds)
-            .of(Some(own.last_look_s.into())),
+            .single(Some(own.last_look_s.into())),
         gauge("watch_interval", "Time between two looks, as asked.")
             .unit(Unit::Seconds)
-            .of(Some(own.interval_s.into())),
+            .single(Some(own.interval_s.into())),
         gauge("watch_table_age", "Age of the newest dump of all sockets at the newest look.")
             .unit(Unit::Seconds)
-            .of(state.table_age_s.map(Value::from)),
+            .single(state.table_age_s.map(Value::from)),
         gauge(
             "watch_table_interval",
             "Time between two dumps of all sockets. It grows with their cost.",
         )
         .unit(Unit::Seconds)
-        .of(Some(state.cost.table_every_s.into())),
+        .single(Some(state.cost.table_every_s.into())),
         counter("watch_cpu", "CPU time of the watch.")
             .unit(Unit::Seconds)
-            .of(Some(state.cost.cpu_s.into())),
+            .single(Some(state.cost.cpu_s.into())),
         gauge("watch_resident_memory", "Resident memory of the watch.")
             .unit(Unit::Bytes)
-            .of(Some(state.cost.resident_bytes.into())),
+            .single(Some(state.cost.resident_bytes.into())),
         gauge("watch_listeners_left_out", "Listening sockets that there is no room to export.")
-            .of(Some(own.listeners_left_out.into())),
+            .single(Some(own.listeners_left_out.into())),
         gauge(
             "watch_destinations_left_out",
             "Destinations that are not exported: few ports in use, or no room.",
         )
-        .of(Some(own.destinations_left_out.into())),
+        .single(Some(own.destinations_left_out.into())),
         gauge("watch_diagnoses_left_out", "Diagnoses that there is no room to export.")
-            .of(Some(own.diagnoses_left_out.into())),
+            .single(Some(own.diagnoses_left_out.into())),
     ]
 }

@@ -19,7 +19,7 @@ pub(super) struct Slots<T> {
 #[derive(Debug)]
 struct Slot<T> {
     seen_s: f64,
-    of: T,
+    value: T,
 }
 
 impl<T: Default> Slots<T> {
@@ -40,12 +40,12 @@ impl<T: Default> Slots<T> {
             if self.by_name.len() >= room {
                 return None;
             }
-            let slot = Slot { seen_s: self.now_s, of: T::default() };
+            let slot = Slot { seen_s: self.now_s, value: T::default() };
             self.by_name.insert(name.to_owned(), slot);
         }
         let slot = self.by_name.get_mut(name)?;
         slot.seen_s = self.now_s;
-        Some(&mut slot.of)
+        Some(&mut slot.value)
     }
 
     /// Whether a thing has a place.
@@ -57,7 +57,7 @@ impl<T: Default> Slots<T> {
     pub(super) fn seen(&self, within_s: f64) -> impl Iterator<Item = (&str, &T)> {
         let seen = move |slot: &Slot<T>| self.now_s - slot.seen_s <= within_s;
         let all = self.by_name.iter().filter(move |(_, slot)| seen(slot));
-        all.map(|(name, slot)| (name.as_str(), &slot.of))
+        all.map(|(name, slot)| (name.as_str(), &slot.value))
     }
 }
 

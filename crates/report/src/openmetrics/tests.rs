@@ -241,12 +241,12 @@ fn queues_between_two_scrapes_are_seen_in_the_peak() {
         metrics.take(&State { at_s, listeners, ..State::default() }, at_s);
     }
     let page = page(&metrics);
-    let of =
+    let sample =
         |name: &str| value(&page, &format!("tcptoll_listener_{name}{{listener=\"10.0.0.7:80\"}}"));
-    assert_eq!(of("accept_queue_connections").as_deref(), Some("3"));
-    assert_eq!(of("accept_queue_peak_connections").as_deref(), Some("64.0"));
-    assert_eq!(of("accept_queue_fill_peak_ratio").as_deref(), Some("0.5"));
-    assert_eq!(of("syn_queue_connections"), None, "no dump was made");
+    assert_eq!(sample("accept_queue_connections").as_deref(), Some("3"));
+    assert_eq!(sample("accept_queue_peak_connections").as_deref(), Some("64.0"));
+    assert_eq!(sample("accept_queue_fill_peak_ratio").as_deref(), Some("0.5"));
+    assert_eq!(sample("syn_queue_connections"), None, "no dump was made");
 }
 
 #[test]

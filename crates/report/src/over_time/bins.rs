@@ -11,7 +11,7 @@ const EACH: u64 = 5;
 
 /// `(seconds, mean)` of bins over the whole time, as many as `requests` allow. A bin without a value has
 /// no point; a point stands in the middle of its bin.
-pub(crate) fn of(series: &Series, requests: u64, last_s: f64) -> Vec<(f64, f64)> {
+pub(crate) fn means(series: &Series, requests: u64, last_s: f64) -> Vec<(f64, f64)> {
     let bins = usize::try_from(requests / EACH).unwrap_or(BINS).clamp(4, BINS);
     let width = last_s / bins as f64;
     if width <= 0.0 {
@@ -44,10 +44,10 @@ mod tests {
         let points =
             (0..200_i32).map(|n| [f64::from(n) / 40.0, 0.0, f64::from(n % 2) * 80.0, 80.0]);
         let series = Series { points: points.collect() };
-        let binned = of(&series, 100, 5.0);
+        let binned = means(&series, 100, 5.0);
         assert_eq!(binned.len(), 20, "100 requests, five in each");
         assert!(binned.iter().all(|(_, rate)| (rate - 40.0).abs() < 1e-9), "{binned:?}");
         assert!((binned[0].0 - 0.125).abs() < 1e-9, "the middle of a bin");
-        assert!(of(&Series::default(), 100, 5.0).is_empty());
+        assert!(means(&Series::default(), 100, 5.0).is_empty());
     }
 }

@@ -158,7 +158,7 @@ fn in_parts(page: &mut Page, summary: &Run, table: columns::Table) {
     if arms.is_empty() {
         return;
     }
-    let names = Names::of(&arms);
+    let names = Names::from_arms(&arms);
     let room = page.width();
     let filled = |laid: &Laid| laid.has_figures();
     let kept = |parts: &[Vec<Laid>], keep: &dyn Fn(&Laid) -> bool| -> Vec<Vec<Laid>> {

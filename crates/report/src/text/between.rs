@@ -128,8 +128,9 @@ fn differences(page: &mut Page, runs: &Runs<'_>) {
         page.prose(2, "Same machine, kernel and version of tcptoll.", Tone::Plain);
     } else {
         let room = page.width().saturating_sub(26) / 2;
-        let cells =
-            |of: &dyn Fn(&(&str, &str, &str)) -> String| rows.iter().map(of).collect::<Vec<_>>();
+        let cells = |text: &dyn Fn(&(&str, &str, &str)) -> String| {
+            rows.iter().map(text).collect::<Vec<_>>()
+        };
         let lines = lay_out(vec![
             Column::new("what differs", Align::Left, cells(&|row| row.0.to_owned())),
             Column::new("A", Align::Left, cells(&|row| clean::shorten(row.1, room))),
@@ -249,16 +250,17 @@ fn tables(page: &mut Page, runs: &Runs<'_>) {
 
 fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
     let names: Vec<&str> = rows.iter().map(|c| c.a.as_str()).collect();
-    let column = |run: &Run, of: fn(&Comparison) -> &str| -> Vec<String> {
+    let column = |run: &Run, name: fn(&Comparison) -> &str| -> Vec<String> {
         let figure = |c: &&Comparison| {
-            let arm = run.arms.iter().find(|arm| arm.name == of(c))?;
+            let arm = run.arms.iter().find(|arm| arm.name == name(c))?;
             rounds::measured(arm, metric).map(|m| (m.value, None))
         };
         let figures: Vec<_> = rows.iter().map(figure).collect();
         let estimates = Estimate::column(&figures, rounds::unit(run, metric));
         estimates.into_iter().map(|e| e.map_or_else(|| ABSENT.to_owned(), |e| e.text())).collect()
     };
-    let cells = |of: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| of(c)).collect::<Vec<_>>();
+    let cells =
+        |text: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| text(c)).collect::<Vec<_>>();
     // A quantile of a run is no mean.
     let heads = if figures::is_quantile(metric) { ["A", "B"] } else { ["A mean", "B mean"] };
     let columns = vec![

@@ -77,15 +77,16 @@ fn list(page: &mut Page, rows: &[&Comparison], specs: Specs) {
 
 /// One line each: arms or level, ratio, interval, a drawing and the difference where there is room.
 fn table(page: &mut Page, rows: &[&Comparison], per: bool, specs: Specs) {
-    let cells = |of: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| of(c)).collect::<Vec<_>>();
+    let cells =
+        |text: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| text(c)).collect::<Vec<_>>();
     let names = |width: usize| -> Vec<Column> {
         if per {
             let levels = cells(&|c| effect::levels(&c.per));
             let levels: Vec<&str> = levels.iter().map(String::as_str).collect();
             return vec![Column::new("", Align::Left, clean::shorten_all(&levels, width)).gap(4)];
         }
-        let short = |of: &dyn Fn(&Comparison) -> String| {
-            cells(of).iter().map(|name| clean::shorten(name, width)).collect::<Vec<_>>()
+        let short = |text: &dyn Fn(&Comparison) -> String| {
+            cells(text).iter().map(|name| clean::shorten(name, width)).collect::<Vec<_>>()
         };
         vec![
             Column::new("", Align::Left, short(&|c| c.a.clone())).gap(4),
@@ -96,7 +97,7 @@ fn table(page: &mut Page, rows: &[&Comparison], per: bool, specs: Specs) {
         Column::new("ratio", Align::Point, cells(&|c| effect::ratio(c)[0].clone())),
         Column::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
     ];
-    let strip = Ruler::of(rows)
+    let strip = Ruler::over(rows)
         .map(|ruler| Column::new(&ruler.head(), Align::Left, cells(&|c| ruler.draw(c, STRIP))));
     let difference = rows.iter().any(|c| c.difference.is_some()).then(|| {
         let absent = || crate::number::ABSENT.to_owned();
@@ -169,7 +170,7 @@ pub(super) struct Ruler {
 
 impl Ruler {
     /// The axis that holds all intervals; `None` without one.
-    pub(super) fn of(rows: &[&Comparison]) -> Option<Self> {
+    pub(super) fn over(rows: &[&Comparison]) -> Option<Self> {
         let ends: Vec<f64> = rows
             .iter()
             .filter_map(|c| c.ci95)
@@ -218,15 +219,15 @@ impl Ruler {
 mod tests {
     use super::*;
 
-    fn of(ratio: f64, ci95: [f64; 2]) -> Comparison {
+    fn comparison(ratio: f64, ci95: [f64; 2]) -> Comparison {
         Comparison { ratio: Some(ratio), ci95: Some(ci95), ..Comparison::default() }
     }
 
     #[test]
     fn a_table_says_what_its_verdicts_and_its_dashes_rest_on() {
         let open = |c: Comparison, rounds| Comparison { margin: 0.01, rounds, ..c };
-        let narrow = open(of(1.0, [0.995, 1.005]), 8);
-        let wide = open(of(1.0, [0.9, 1.1]), 9);
+        let narrow = open(comparison(1.0, [0.995, 1.005]), 8);
+        let wide = open(comparison(1.0, [0.9, 1.1]), 9);
         let apart = open(Comparison::default(), 0);
         let early = Comparison { ci95: None, ..open(narrow.clone(), 3) };
         assert_eq!(
@@ -239,11 +240,11 @@ mod tests {
 
     #[test]
     fn an_interval_is_drawn_on_a_common_axis() {
-        let (a, b) = (of(0.5, [0.25, 1.0]), of(2.0, [1.0, 4.0]));
-        let ruler = Ruler::of(&[&a, &b]).unwrap();
+        let (a, b) = (comparison(0.5, [0.25, 1.0]), comparison(2.0, [1.0, 4.0]));
+        let ruler = Ruler::over(&[&a, &b]).unwrap();
         assert_eq!(ruler.draw(&a, 9), "├─●─┤");
         assert_eq!(ruler.draw(&b, 9), "    ├─●─┤");
-        assert_eq!(ruler.draw(&of(0.5, [0.5, 0.5]), 9), "  ● ┊");
-        assert!(Ruler::of(&[&Comparison::default()]).is_none());
+        assert_eq!(ruler.draw(&comparison(0.5, [0.5, 0.5]), 9), "  ● ┊");
+        assert!(Ruler::over(&[&Comparison::default()]).is_none());
     }
 }

@@ -239,7 +239,7 @@ fn trouble(page: &mut Page, summary: &Run) {
 
 fn beside_published(page: &mut Page, summary: &Run) {
     use layout::{Align, Column};
-    let rows = published::of(summary);
+    let rows = published::beside_ours(summary);
     if rows.is_empty() {
         return;
     }
@@ -271,12 +271,12 @@ fn explain(page: &mut Page, summary: &Run) {
     if !(summary.causes.is_empty() && summary.advice.is_empty() && summary.warnings.is_empty()) {
         page.blank();
     }
-    let of = |arm: &str| match summary.arms.len() {
+    let in_arm = |arm: &str| match summary.arms.len() {
         0 | 1 => String::new(),
         _ => format!(" ({arm})"),
     };
     for (cause, others) in findings::causes(summary) {
-        let text = format!("{}: {}{}", cause.id, cause.text, of(&cause.arm));
+        let text = format!("{}: {}{}", cause.id, cause.text, in_arm(&cause.arm));
         page.labelled("  cause", 14, &text, Tone::Bad);
         if !cause.evidence.is_empty() {
             page.labelled("  evidence", 14, &findings::evidence(&cause.evidence), Tone::Plain);

@@ -21,7 +21,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Of the arms of a table.
-    pub(super) fn of(arms: &[&Arm]) -> Self {
+    pub(super) fn from_arms(arms: &[&Arm]) -> Self {
         by_factor(arms).unwrap_or_else(|| Self::whole(arms, ARM))
     }
 
@@ -83,7 +83,7 @@ mod tests {
                 Arm { name: (*name).into(), factors: factors.collect(), ..Arm::default() }
             })
             .collect();
-        Names::of(&arms.iter().collect::<Vec<_>>())
+        Names::from_arms(&arms.iter().collect::<Vec<_>>())
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) fn write(page: &mut Page, summary: &Run) {
     let Some(range) = rounds::range(summary, metric) else { return };
     let own = |spark: usize| of_arms(summary, metric, range, rounds::per_mark(summary, spark));
     let beside = against(summary, metric);
-    let names = Names::of(&summary.arms.iter().collect::<Vec<_>>());
+    let names = Names::from_arms(&summary.arms.iter().collect::<Vec<_>>());
     let with = |columns: &[Vec<Column>], name: usize| {
         lay_out([vec![names.column(name)], columns.concat()].concat())
     };
@@ -74,8 +74,8 @@ fn key(summary: &Run, metric: &str, range: (f64, f64), spark: Option<usize>) -> 
 /// Mean, interval, unit and rounds.
 fn of_arms(summary: &Run, metric: &str, range: (f64, f64), per: usize) -> Vec<Column> {
     let estimates = rounds::estimates(summary, metric);
-    let cells = |of: &dyn Fn(&Estimate) -> String| {
-        let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| ABSENT.to_owned(), of);
+    let cells = |text: &dyn Fn(&Estimate) -> String| {
+        let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| ABSENT.to_owned(), text);
         estimates.iter().map(cell).collect::<Vec<_>>()
     };
     let interval = |e: &Estimate| e.ci95.clone().unwrap_or_else(|| ABSENT.to_owned());
@@ -102,11 +102,11 @@ fn against(summary: &Run, metric: &str) -> Vec<Column> {
     if of_metric.iter().any(|c| c.b != first.b) || compared.len() < of_metric.len() {
         return Vec::new();
     }
-    let ruler = Ruler::of(&of_metric);
-    let cells = |of: &dyn Fn(&Comparison) -> String, none: &str| {
+    let ruler = Ruler::over(&of_metric);
+    let cells = |text: &dyn Fn(&Comparison) -> String, none: &str| {
         let cell = |arm: &Arm| {
             let found = of_metric.iter().find(|c| c.a == arm.name);
-            found.map_or_else(|| none.to_owned(), |c| of(c))
+            found.map_or_else(|| none.to_owned(), |c| text(c))
         };
         summary.arms.iter().map(cell).collect::<Vec<_>>()
     };

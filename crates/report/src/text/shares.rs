@@ -23,8 +23,8 @@ pub(super) fn write(page: &mut Page, summary: &Run) {
         .flat_map(|point| point.arms.iter().map(move |arm| (point, arm)))
         .collect();
     let rows = &all[..all.len().min(points::LISTED)];
-    let cells = |of: &dyn Fn(&Point, &PointArm) -> String| -> Vec<String> {
-        rows.iter().map(|(point, arm)| of(point, arm)).collect()
+    let cells = |text: &dyn Fn(&Point, &PointArm) -> String| -> Vec<String> {
+        rows.iter().map(|(point, arm)| text(point, arm)).collect()
     };
     let mut columns =
         vec![Column::new("point", Align::Left, cells(&|p, _| clean::shorten(&p.name, NAME)))];
@@ -44,8 +44,8 @@ pub(super) fn write(page: &mut Page, summary: &Run) {
         let value = |arm: &PointArm| arm.metrics.get(metric).map(|value| (*value, None));
         let values: Vec<_> = rows.iter().map(|(_, arm)| value(arm)).collect();
         let estimates = Estimate::column(&values, unit);
-        let cell = |of: &dyn Fn(&Estimate) -> String, none: &str| {
-            let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| none.to_owned(), of);
+        let cell = |text: &dyn Fn(&Estimate) -> String, none: &str| {
+            let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| none.to_owned(), text);
             estimates.iter().map(cell).collect()
         };
         let head = summary.specs.words_of_metric(metric);

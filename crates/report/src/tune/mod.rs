@@ -19,7 +19,7 @@ use crate::{TextStyle, clean};
 /// As the text of a run, it ends with a line feed and holds no control character of a server's or file's own.
 #[must_use]
 pub fn found_text(found: &Found, style: TextStyle) -> String {
-    match clean::of(found) {
+    match clean::copy(found) {
         Ok(clean) => text::render(&clean, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -28,7 +28,7 @@ pub fn found_text(found: &Found, style: TextStyle) -> String {
 /// The result of a search as one self-contained HTML file, as the page of a run.
 #[must_use]
 pub fn found_html(found: &Found) -> String {
-    match clean::of(found) {
+    match clean::copy(found) {
         Ok(clean) => html::render(&clean, found),
         Err(error) => cannot_show(&error),
     }

@@ -50,7 +50,7 @@ fn scale(values: impl Iterator<Item = f64> + Clone, from: f64, to: f64) -> Scale
 }
 
 fn draw(found: &Found, cells: &[(&Cell, f64)], screen: Screen) -> Svg {
-    let frame = Frame::of(screen, LEFT, 24.0, HEIGHT);
+    let frame = Frame::across(screen, LEFT, 24.0, HEIGHT);
     // Nothing held is 0.5 on a logarithmic scale.
     let x_of = |cell: &Cell| cell.workers_held_mean.max(0.5);
     let x = scale(cells.iter().map(|(cell, _)| x_of(cell)), frame.left + 8.0, frame.right - 8.0);

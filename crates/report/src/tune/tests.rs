@@ -42,8 +42,8 @@ fn found() -> Found {
             same_as: None,
             ..Compared::default()
         }],
-        behind: Some(Behind::of(60_000, &cells[1].setting)),
-        snippet: Some(Snippet::of(
+        behind: Some(Behind::new(60_000, &cells[1].setting)),
+        snippet: Some(Snippet::new(
             Server::ApachePrefork,
             Distribution::Debian,
             &choice,

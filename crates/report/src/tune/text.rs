@@ -73,8 +73,8 @@ pub(crate) fn render(found: &Found, style: TextStyle) -> String {
 
 fn table(page: &mut Page, found: &Found) {
     let rows = words::rows(found);
-    let column = |head: &str, align, of: fn(&words::Row) -> String| {
-        Column::new(head, align, rows.iter().map(of).collect())
+    let column = |head: &str, align, text: fn(&words::Row) -> String| {
+        Column::new(head, align, rows.iter().map(text).collect())
     };
     let mark = |row: &words::Row| (if row.chosen { "→" } else { " " }).to_owned();
     let mut columns = vec![

@@ -155,9 +155,9 @@ pub(super) fn row(cell: &Cell, chosen: bool) -> Row {
 
 /// Causes and failures of all stages: each cause once, with its last setting and the number of others.
 pub(super) fn notes(found: &Found) -> Vec<String> {
-    let mut of: BTreeMap<&str, Vec<&Note>> = BTreeMap::new();
+    let mut by_id: BTreeMap<&str, Vec<&Note>> = BTreeMap::new();
     for note in found.stages.iter().flat_map(|stage| &stage.notes) {
-        let known = of.entry(&note.id).or_default();
+        let known = by_id.entry(&note.id).or_default();
         known.retain(|other| other.setting != note.setting);
         known.push(note);
     }
@@ -170,7 +170,7 @@ pub(super) fn notes(found: &Found) -> Vec<String> {
         };
         Some(format!("{id}: {}: {}{others}", last.setting, last.text))
     };
-    of.into_iter().filter_map(words).collect()
+    by_id.into_iter().filter_map(words).collect()
 }
 
 /// Settings next to the found one: whose it is, which it is, and the verdict.

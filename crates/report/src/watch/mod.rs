@@ -40,8 +40,8 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    fn of<'a>(watched: &'a Watched<'_>) -> Result<View<'a>, serde_json::Error> {
-        let review = clean::of(watched.review)?;
+    fn new<'a>(watched: &'a Watched<'_>) -> Result<View<'a>, serde_json::Error> {
+        let review = clean::copy(watched.review)?;
         let clock = &watched.clock;
         let days = clock.day(0.0) != clock.day(review.lasted_s);
         Ok(View { review, clock, days })
@@ -58,7 +58,7 @@ impl View<'_> {
 /// As [`text()`](crate::text()), it ends with a line feed and holds no control character of the record's own.
 #[must_use]
 pub fn watch_text(watched: &Watched<'_>, style: TextStyle) -> String {
-    match View::of(watched) {
+    match View::new(watched) {
         Ok(view) => text::render(&view, watched.record, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -67,7 +67,7 @@ pub fn watch_text(watched: &Watched<'_>, style: TextStyle) -> String {
 /// The record of a watch as GitHub-flavoured Markdown.
 #[must_use]
 pub fn watch_markdown(watched: &Watched<'_>) -> String {
-    match View::of(watched) {
+    match View::new(watched) {
         Ok(view) => markdown::render(&view),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -76,7 +76,7 @@ pub fn watch_markdown(watched: &Watched<'_>) -> String {
 /// The record of a watch as one self-contained HTML file, as [`html`](crate::html()).
 #[must_use]
 pub fn watch_html(watched: &Watched<'_>, series: &Series) -> String {
-    match View::of(watched) {
+    match View::new(watched) {
         Ok(view) => page::render(&view, watched.review, series),
         Err(error) => crate::html::cannot_show(&error),
     }

@@ -46,7 +46,7 @@ struct Cause {
     explain: String,
     /// Whether a subject of it was harmed.
     problem: bool,
-    of: Vec<OfSubject>,
+    subjects: Vec<OfSubject>,
 }
 
 #[derive(Serialize)]
@@ -63,11 +63,11 @@ struct OfSubject {
 
 /// `original` is embedded as data.
 pub(super) fn render(view: &View<'_>, original: &Review, series: &Series) -> String {
-    let page = of(view, original, series);
+    let page = build(view, original, series);
     FRAME.page(&page.title, &page, &[original])
 }
 
-fn of(view: &View<'_>, original: &Review, series: &Series) -> Page {
+fn build(view: &View<'_>, original: &Review, series: &Series) -> Page {
     let review = &view.review;
     let raw: Vec<String> = original.destinations.iter().map(|one| one.to.clone()).collect();
     let all = [
@@ -106,7 +106,7 @@ fn causes(review: &Review) -> Vec<Cause> {
     let mut causes: Vec<Cause> = Vec::new();
     for one in &review.episodes {
         let fix = one.fix.clone().unwrap_or_default();
-        let of = OfSubject {
+        let subject = OfSubject {
             subject: one.subject.clone(),
             problem: one.severity == tcptoll_model::diagnosis::Severity::Problem,
             text: one.text.clone(),
@@ -118,18 +118,19 @@ fn causes(review: &Review) -> Vec<Cause> {
         };
         match causes.iter_mut().find(|cause| cause.id == one.id) {
             Some(cause) => {
-                cause.problem |= of.problem;
-                if cause.of.len() < 20 && !cause.of.iter().any(|known| known.subject == of.subject)
+                cause.problem |= subject.problem;
+                if cause.subjects.len() < 20
+                    && !cause.subjects.iter().any(|known| known.subject == subject.subject)
                 {
-                    cause.of.push(of);
+                    cause.subjects.push(subject);
                 }
             }
             None => causes.push(Cause {
                 anchor: pictures::anchor(one),
                 id: one.id.clone(),
                 explain: format!("tcptoll explain {}", clean::line(&one.id)),
-                problem: of.problem,
-                of: vec![of],
+                problem: subject.problem,
+                subjects: vec![subject],
             }),
         }
     }

@@ -203,10 +203,10 @@ fn ports(view: &View<'_>, points: &[Interval], raw: &[String]) -> Option<Picture
 fn sockets(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
     let levels = &view.review.levels;
     levels.sockets.or(levels.time_wait)?;
-    let of = |value: Option<u64>| value.map(|value| value as f64);
+    let as_f64 = |value: Option<u64>| value.map(|value| value as f64);
     let lines = vec![
-        line("sockets in use", "a2", points, |point| of(point.levels.sockets), false),
-        line("in TIME-WAIT", "a3", points, |point| of(point.levels.time_wait), false),
+        line("sockets in use", "a2", points, |point| as_f64(point.levels.sockets), false),
+        line("in TIME-WAIT", "a3", points, |point| as_f64(point.levels.time_wait), false),
     ];
     let most = |n: Option<u64>| n.map_or_else(|| "—".to_owned(), |n| number::whole(n as i64));
     let caption = format!(
@@ -242,8 +242,8 @@ fn retransmitted(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
 
 fn memory(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
     let most = view.review.levels.memory_bytes?;
-    let of = |point: &Interval| point.levels.memory_bytes.map(|bytes| bytes as f64);
-    let mut lines = vec![line("TCP memory", "a5", points, of, true)];
+    let bytes = |point: &Interval| point.levels.memory_bytes.map(|bytes| bytes as f64);
+    let mut lines = vec![line("TCP memory", "a5", points, bytes, true)];
     let pressure = view.review.limits.memory_pressure_bytes;
     if let Some(limit) = pressure.filter(|limit| *limit <= most.saturating_mul(8)) {
         let value = Some(limit as f64);

@@ -110,8 +110,8 @@ pub(super) fn many(n: u64, thing: &str) -> String {
 
 /// What `sk_drops` of all listeners rose by.
 fn socket_drops(review: &Review) -> u64 {
-    let of = |sum: u64, one: &ListenerReview| sum.saturating_add(one.drops);
-    review.listeners.iter().fold(review.drops_of_others, of)
+    let add = |sum: u64, one: &ListenerReview| sum.saturating_add(one.drops);
+    review.listeners.iter().fold(review.drops_of_others, add)
 }
 
 /// What is to be said of drops where `ListenDrops` of the host did not rise.
@@ -436,7 +436,8 @@ pub(super) fn name(one: &ListenerReview) -> String {
 }
 
 fn process(process: Option<&Process>) -> String {
-    process.map_or_else(|| ABSENT.to_owned(), |of| format!("{} ({})", of.name, of.pid))
+    process
+        .map_or_else(|| ABSENT.to_owned(), |process| format!("{} ({})", process.name, process.pid))
 }
 
 #[cfg(test)]

@@ -68,8 +68,8 @@ fn entries(page: &mut Page, contest: &Contest, unit: &str) {
     let rows: Vec<Vec<String>> = contest
         .entries()
         .map(|(contestant, samples)| {
-            let mean = |of: fn(&Sample) -> f64| -> f64 {
-                samples.iter().map(of).sum::<f64>() / samples.len() as f64
+            let mean = |figure: fn(&Sample) -> f64| -> f64 {
+                samples.iter().map(figure).sum::<f64>() / samples.len() as f64
             };
             vec![
                 contestant.name().to_owned(),
@@ -132,7 +132,7 @@ fn idle(page: &mut Page, present: &[&'static Peer], rounds: u32, ring: bool) -> 
         .iter()
         .zip(&of_peers)
         .filter_map(|(peer, theirs)| {
-            Some(row(&what, PLAIN.name, peer.program, &Ratio::of(&held, theirs)?, kib))
+            Some(row(&what, PLAIN.name, peer.program, &Ratio::between(&held, theirs)?, kib))
         })
         .collect();
     if ring {
@@ -140,7 +140,7 @@ fn idle(page: &mut Page, present: &[&'static Peer], rounds: u32, ring: bool) -> 
         for _ in 0..rounds {
             many.push(memory::ours(HELD_MANY, Io::IoUring)?);
         }
-        if let Some(alone) = Ratio::of(&many, &many) {
+        if let Some(alone) = Ratio::between(&many, &many) {
             let files = cpu::file_limit().unwrap_or_default();
             let peer =
                 format!("none: {HELD_MANY} connections need as many files, the limit is {files}");

@@ -52,7 +52,7 @@ fn streams(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
             .entries()
             .iter()
             .map(|(name, samples)| {
-                let mean = |of: fn(&bulk::Sample) -> f64| mean(samples, of);
+                let mean = |figure: fn(&bulk::Sample) -> f64| mean(samples, figure);
                 vec![
                     (*name).to_owned(),
                     gbit(mean(|sample| sample.goodput_gbit)),
@@ -96,7 +96,7 @@ fn exchanges(page: &mut Page, peers: &[&'static str], rounds: u32) -> anyhow::Re
         .entries()
         .iter()
         .map(|(name, samples)| {
-            let mean = |of: fn(&exchange::Sample) -> f64| mean(samples, of);
+            let mean = |figure: fn(&exchange::Sample) -> f64| mean(samples, figure);
             vec![
                 (*name).to_owned(),
                 us(mean(|sample| sample.round_trip_us)),
@@ -142,8 +142,8 @@ fn compared<S>(
     figures.iter().filter_map(row).collect()
 }
 
-fn mean<S>(samples: &[S], of: fn(&S) -> f64) -> f64 {
-    samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64
+fn mean<S>(samples: &[S], figure: fn(&S) -> f64) -> f64 {
+    samples.iter().map(figure).sum::<f64>() / samples.len().max(1) as f64
 }
 
 fn gbit(value: f64) -> String {

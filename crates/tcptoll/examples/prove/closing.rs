@@ -101,7 +101,7 @@ fn row(
         "--pcap",
         capture,
     ])?;
-    let wire = FirstFins::of(Path::new(capture), port)?;
+    let wire = FirstFins::read(Path::new(capture), port)?;
     let arm = only(&summary)?;
     let told = arm.closing.as_ref().context("closing")?;
     let drops = arm.wire.as_ref().context("wire")?.tap_drops;

@@ -92,7 +92,7 @@ fn cpu_in(table: &mut Table, rounds: u32, seconds: u64) -> anyhow::Result<()> {
     }
     for (what, contest) in [("keep-alive", &kept), ("server-close", &closed)] {
         for (contestant, samples) in contest.entries() {
-            let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>();
+            let sum = |count: fn(&Sample) -> u64| samples.iter().map(count).sum::<u64>();
             let per_s = samples.iter().map(|sample| sample.per_s).sum::<f64>();
             let ratio = contest.ratio(contestant.name(), wrk.program, |sample| sample.cpu_us);
             Table::fact(

@@ -166,7 +166,8 @@ fn exchanges(path: &std::path::Path) -> anyhow::Result<Histogram> {
             continue;
         };
         // Interface 0 is the client's end.
-        let Some(segment) = Segment::of(&packet.data).filter(|_| packet.interface_id == 0) else {
+        let Some(segment) = Segment::parse(&packet.data).filter(|_| packet.interface_id == 0)
+        else {
             continue;
         };
         if segment.to_port == SERVER_PORT {
@@ -194,7 +195,7 @@ struct Segment {
 impl Segment {
     /// Of an Ethernet frame, by the offsets of RFC 791 and RFC 9293. None: it has no data, or is
     /// something else than TCP over IPv4.
-    fn of(frame: &[u8]) -> Option<Self> {
+    fn parse(frame: &[u8]) -> Option<Self> {
         const ETHERNET: usize = 14;
         const TCP: u8 = 6;
         let ip = frame.get(ETHERNET..)?;

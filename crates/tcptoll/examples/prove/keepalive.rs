@@ -38,10 +38,10 @@ fn keepalive(args: &[&str]) -> anyhow::Result<Summary> {
 }
 
 fn counter(arm: &Arm, name: &str) -> i64 {
-    let of = |counters: &std::collections::BTreeMap<String, i64>| {
+    let count = |counters: &std::collections::BTreeMap<String, i64>| {
         counters.get(name).copied().unwrap_or(0)
     };
-    of(&arm.client.counters) + arm.server.as_ref().map_or(0, |server| of(&server.counters))
+    count(&arm.client.counters) + arm.server.as_ref().map_or(0, |server| count(&server.counters))
 }
 
 fn metric(arm: &Arm, name: &str) -> Option<f64> {

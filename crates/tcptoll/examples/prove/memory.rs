@@ -32,7 +32,7 @@ fn memory(args: &[&str]) -> anyhow::Result<Summary> {
     })
 }
 
-fn of(arm: &Arm) -> anyhow::Result<&ConnectionMemory> {
+fn connection_memory(arm: &Arm) -> anyhow::Result<&ConnectionMemory> {
     ensure!(arm.ok == arm.attempts, "{}: {:?}", arm.name, arm.errors);
     arm.own.connection_memory.as_ref().with_context(|| format!("{}: no memory", arm.name))
 }
@@ -68,7 +68,7 @@ pub(crate) fn connections(table: &mut Table) -> anyhow::Result<()> {
         for _ in 0..RUNS {
             give_slabs_back();
             let summary = memory(&["--connections", CONNECTIONS, "--window", window])?;
-            runs.push(of(summary.arms.first().context("an arm")?)?.clone());
+            runs.push(connection_memory(summary.arms.first().context("an arm")?)?.clone());
         }
         let pressed = runs.iter().any(|memory| memory.pressure);
         let filled = |memory: &ConnectionMemory| {
@@ -104,7 +104,7 @@ pub(crate) fn connections(table: &mut Table) -> anyhow::Result<()> {
     for connections in ["1", "100", "1000", "10000"] {
         let summary = memory(&["--connections", connections, "--window", WINDOWS])?;
         for arm in &summary.arms {
-            let memory = of(arm)?;
+            let memory = connection_memory(arm)?;
             let each = |bytes: Option<f64>| {
                 bytes.map_or_else(
                     || "not known".to_owned(),

@@ -61,15 +61,15 @@ pub(crate) fn service(table: &mut Table) -> anyhow::Result<()> {
     let (run, _) = summary(&["study", "run", STUDY], &[])?;
     ensure!(!run.comparisons.is_empty(), "{STUDY}: nothing was compared");
     for arm in &run.arms {
-        let of =
+        let figure =
             |metric| value(arm, metric).map_or("—".to_owned(), |value| format!("{value:.3}"));
         Table::fact(
             &format!("{STUDY}: {}", arm.name),
             &format!(
                 "idle CPU {}, {} requests/s, connect(2) {} µs of CPU; {} of {} ok",
-                of("client_idle_share"),
-                of("operations_per_s"),
-                of("connect_cpu_us_mean"),
+                figure("client_idle_share"),
+                figure("operations_per_s"),
+                figure("connect_cpu_us_mean"),
                 arm.ok,
                 arm.attempts
             ),

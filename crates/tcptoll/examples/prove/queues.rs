@@ -34,8 +34,8 @@ fn queues(arm: &Arm) -> anyhow::Result<&Queues> {
 }
 
 fn counter(arm: &Arm, name: &str) -> u64 {
-    let of = arm.server.as_ref().and_then(|host| host.counters.get(name));
-    of.and_then(|count| u64::try_from(*count).ok()).unwrap_or(0)
+    let count = arm.server.as_ref().and_then(|host| host.counters.get(name));
+    count.and_then(|count| u64::try_from(*count).ok()).unwrap_or(0)
 }
 
 /// A full queue of limit n holds n + 1; drops belong to one listener of three, and to steps.

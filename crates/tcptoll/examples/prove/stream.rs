@@ -74,8 +74,8 @@ pub(crate) fn iperf3(table: &mut Table) -> anyhow::Result<()> {
         let name = Contestant::SKIPS_BOTH[0].name();
         let entry = contest.entries().iter().find(|(other, _)| *other == name);
         let (_, samples) = entry.context("no rounds")?;
-        let mean = |of: fn(&bulk::Sample) -> f64| {
-            samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64
+        let mean = |figure: fn(&bulk::Sample) -> f64| {
+            samples.iter().map(figure).sum::<f64>() / samples.len().max(1) as f64
         };
         Table::fact(
             &format!("{name}, one stream, direct link; this iperf3 has no --skip-rx-copy"),
@@ -166,8 +166,8 @@ fn up(arm: &Arm) -> anyhow::Result<(&Transfer, &Way)> {
 
 /// Causes that the run names for an arm.
 fn causes<'a>(summary: &'a Summary, arm: &Arm) -> Vec<&'a str> {
-    let of = summary.causes.iter().filter(|cause| cause.arm == arm.name);
-    of.map(|cause| cause.id.as_str()).collect()
+    let of_arm = summary.causes.iter().filter(|cause| cause.arm == arm.name);
+    of_arm.map(|cause| cause.id.as_str()).collect()
 }
 
 fn receive_windows(table: &mut Table, congestion: &str, found: &Summary) -> anyhow::Result<()> {
@@ -359,7 +359,8 @@ pub(crate) fn write_write_read(table: &mut Table) -> anyhow::Result<()> {
         let [on, off] = found.arms.as_slice() else {
             anyhow::bail!("{} arms instead of 2", found.arms.len());
         };
-        let median = |arm: &Arm, name: &str| arm.histograms.get(name).and_then(|of| of.p50);
+        let median =
+            |arm: &Arm, name: &str| arm.histograms.get(name).and_then(|histogram| histogram.p50);
         let typical = |arm: &Arm| median(arm, "latency_us").context("no latency");
         let (slow, fast) = (typical(on)?, typical(off)?);
         table.row(

@@ -94,7 +94,14 @@ impl Judged {
         Self { connections, least_share: f64::INFINITY, ..Self::default() }
     }
 
-    fn of(&mut self, what: &str, arm: &Arm, load: Option<f64>, capacity: f64, served: Option<f64>) {
+    fn judge(
+        &mut self,
+        what: &str,
+        arm: &Arm,
+        load: Option<f64>,
+        capacity: f64,
+        served: Option<f64>,
+    ) {
         self.runs += 1;
         let value = |name: &str| arm.metrics.get(name).map_or(0.0, |metric| metric.value);
         let rate = value("requests_per_s");
@@ -202,14 +209,14 @@ fn arithmetic(
             let base = ["--duration", duration, "--warmup", warmup, "--io", io];
             let what = format!("{service_s} s, closed, {duration}, warm-up {warmup}, {io}");
             let (arm, served) = run(port, &log, &base)?;
-            judged.of(&what, &arm, None, capacity, served);
+            judged.judge(&what, &arm, None, capacity, served);
             for load in *loads {
                 let (_server, port) = Running::start(&folder, service_s, &log, "plain")?;
                 let rate = format!("{:.4}", capacity * load);
                 let args = [&base[..], &["--rate", &rate, "--timeout", "3s"]].concat();
                 let what = format!("{service_s} s, ×{load}, {duration}, warm-up {warmup}, {io}");
                 let (arm, served) = run(port, &log, &args)?;
-                judged.of(&what, &arm, Some(*load), capacity, served);
+                judged.judge(&what, &arm, Some(*load), capacity, served);
             }
         }
     }
@@ -278,7 +285,7 @@ fn distant(table: &mut Table) -> anyhow::Result<()> {
                 "1s",
             ];
             let (summary, _) = summary(&["http"], &args)?;
-            judged.of(
+            judged.judge(
                 &format!("20 ms link, ×{load}, {io}"),
                 only(&summary)?,
                 Some(load),
@@ -315,7 +322,7 @@ pub(crate) fn nginx(table: &mut Table) -> anyhow::Result<()> {
                     format!("nginx, ×{load} of {capacity:.0}/s, {duration}, warm-up {warmup}");
                 let served = (load < 0.95).then_some(capacity * load);
                 // Two runs of a server on a virtual machine differ by more than the rate is off.
-                judged.of(&what, only(&open)?, Some(load), capacity * 1.1, served);
+                judged.judge(&what, only(&open)?, Some(load), capacity * 1.1, served);
             }
         }
     }

@@ -278,7 +278,7 @@ pub(crate) fn snippets(table: &mut Table) -> anyhow::Result<()> {
         for timeout_ms in [None, Some(100), Some(2_000), Some(65_000)] {
             for (requests, workers) in [(100, 22), (0, 380), (30, 1_200)] {
                 let setting = Setting { timeout_ms, requests, workers };
-                let snippet = Snippet::of(server, Distribution::Debian, &setting, (&[], "none"));
+                let snippet = Snippet::new(server, Distribution::Debian, &setting, (&[], "none"));
                 all += 1;
                 match takes(&folder, server, &snippet)? {
                     None => taken += 1,

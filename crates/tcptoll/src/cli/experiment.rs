@@ -161,18 +161,22 @@ mod tests {
 
     #[test]
     fn letters_and_words_of_other_tools_mean_the_same_options() {
-        let of = |line: &str| match Cli::parse_from(line.split_whitespace()).command {
+        let typed = |line: &str| match Cli::parse_from(line.split_whitespace()).command {
             Some(Command::Experiment(args)) => args.typed,
             other => panic!("no experiment: {other:?}"),
         };
         let long = "tcptoll http --connections 50 --threads 2 --duration 10s --rate 2k \
                     --header A:b 127.0.0.1:80";
-        assert_eq!(of("tcptoll http -c50 -t2 -d10s -R2k -H A:b 127.0.0.1:80"), of(long), "wrk");
+        assert_eq!(
+            typed("tcptoll http -c50 -t2 -d10s -R2k -H A:b 127.0.0.1:80"),
+            typed(long),
+            "wrk"
+        );
         let long =
             "tcptoll http --requests 9 --connections 5 --rate 7 --duration 1s --method PUT :80";
-        assert_eq!(of("tcptoll http -n 9 -c 5 -q 7 -z 1s -m PUT :80"), of(long), "oha");
-        assert_eq!(of("tcptoll http --concurrency 5"), of("tcptoll http --connections 5"));
-        assert_eq!(of("tcptoll connect db:5432"), of("tcptoll connect --to db:5432"));
+        assert_eq!(typed("tcptoll http -n 9 -c 5 -q 7 -z 1s -m PUT :80"), typed(long), "oha");
+        assert_eq!(typed("tcptoll http --concurrency 5"), typed("tcptoll http --connections 5"));
+        assert_eq!(typed("tcptoll connect db:5432"), typed("tcptoll connect --to db:5432"));
         let both = "tcptoll connect db:5432 --to db:5433".split_whitespace();
         assert!(Cli::try_parse_from(both).is_err());
         let quiet = Cli::parse_from("tcptoll connect -q".split_whitespace()).command;
@@ -188,9 +192,9 @@ mod tests {
             panic!("no experiment");
         };
         assert_eq!(args.spec.name, "connect");
-        let of = |name: &str| args.typed[name].join(" ");
+        let typed = |name: &str| args.typed[name].join(" ");
         assert_eq!(
-            ["concurrency", "ipv6", "fast-open", "count", "link", "client-sysctl"].map(of),
+            ["concurrency", "ipv6", "fast-open", "count", "link", "client-sysctl"].map(typed),
             ["1 2 3", "", "on", "-5", "metro,loss=1%", "a=1,2 b=3"]
         );
         assert_eq!(args.typed.len(), 6);

@@ -205,10 +205,10 @@ fn negative(typed: &str, args: &[String]) -> Option<String> {
         return None;
     }
     let at = args.iter().position(|arg| arg.starts_with(typed))?;
-    let of = args[..at].last().filter(|arg| arg.starts_with('-'));
-    let of = of.map_or_else(String::new, |option| format!("{option} "));
+    let option = args[..at].last().filter(|arg| arg.starts_with('-'));
+    let before = option.map_or_else(String::new, |option| format!("{option} "));
     let value = tcptoll_report::printable_line(&args[at]);
-    Some(format!("{of}{value}: it is negative; write a value above 0\n"))
+    Some(format!("{before}{value}: it is negative; write a value above 0\n"))
 }
 
 /// The tip for a word that another tool has for an option.

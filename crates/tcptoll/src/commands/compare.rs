@@ -172,7 +172,7 @@ fn read(path: &Path) -> anyhow::Result<Side> {
     let record = Record::read(path).with_context(|| format!("record {name}"))?;
     let header = record.header().with_context(|| format!("record {name}: it has no header"))?;
     let schedule =
-        Schedule::of(&header.study).with_context(|| format!("record {name}: its study"))?;
+        Schedule::from_study(&header.study).with_context(|| format!("record {name}: its study"))?;
     let trials: Vec<Trial> = record.trials().cloned().collect();
     let Some(summary) = runner::summarise(&record).filter(|_| !trials.is_empty()) else {
         bail!("record {name}: the run was stopped before its first trial ended");

@@ -65,8 +65,8 @@ fn experiment(args: &ExperimentArgs) -> anyhow::Result<Status> {
     study::start(&study, &args.rounds, &args.output)
 }
 
-fn schema(of: SchemaOf) -> anyhow::Result<Status> {
-    let schema = match of {
+fn schema(which: SchemaOf) -> anyhow::Result<Status> {
+    let schema = match which {
         SchemaOf::Summary => Schema::Summary,
         SchemaOf::Study => Schema::Study,
         SchemaOf::Watch => Schema::Watch,

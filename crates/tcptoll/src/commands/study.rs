@@ -27,10 +27,10 @@ pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
         }
         Some(StudyAction::Show { name }) => stdout::data(&shown(name)?),
         Some(StudyAction::Check { name, format }) => {
-            let schedule = Schedule::of(&studies::load(name)?)?;
+            let schedule = Schedule::from_study(&studies::load(name)?)?;
             let text = match format {
                 Format::Text => plan_text(&schedule, prose::width())?,
-                Format::Json => serde_json::to_string(&PlanJson::of(&schedule))? + "\n",
+                Format::Json => serde_json::to_string(&PlanJson::from_schedule(&schedule))? + "\n",
             };
             stdout::print(&text, *format)
         }
@@ -94,7 +94,7 @@ fn list() -> anyhow::Result<Status> {
     for name in others.into_iter().chain(parts) {
         // `studies::load` would look for its servers on this machine; a list does not need them.
         let study = Study::from_toml(&studies::text(name)?)?;
-        let [_, least_s, _] = spans(&Schedule::of(&study)?);
+        let [_, least_s, _] = spans(&Schedule::from_study(&study)?);
         let time = seconds(least_s);
         let mark = if study.published.is_empty() { ' ' } else { '*' };
         let label = format!("{name:<longest$} {mark} {:<10}", format!("≥ {time}"));
@@ -132,7 +132,7 @@ struct PlanJson<'a> {
 fn not_split(study: &Study) -> Option<String> {
     let mut part = study.clone();
     part.settings.insert("share".to_owned(), "1/1".into());
-    let schedule = match Schedule::of(&part) {
+    let schedule = match Schedule::from_study(&part) {
         Ok(schedule) => schedule,
         Err(error) => return Some(error.to_string()),
     };
@@ -147,7 +147,7 @@ struct PlanRounds {
 }
 
 impl<'a> PlanJson<'a> {
-    fn of(schedule: &'a Schedule) -> Self {
+    fn from_schedule(schedule: &'a Schedule) -> Self {
         let [round_s, least_s, most_s] = spans(schedule);
         Self {
             experiment: schedule.spec.name,
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     fn scheduled(text: &str) -> Schedule {
-        Schedule::of(&Study::from_toml(text).unwrap()).unwrap()
+        Schedule::from_study(&Study::from_toml(text).unwrap()).unwrap()
     }
 
     fn plan(body: &str) -> String {

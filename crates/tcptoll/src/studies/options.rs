@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(study.factors["backlog"].len(), 2);
         let arms = study.arms().unwrap();
         assert_eq!(arms[1].name, "backlog 128");
-        let schedule = Schedule::of(&study).unwrap();
+        let schedule = Schedule::from_study(&study).unwrap();
         let compared: Vec<_> = schedule.pairs.iter().map(|pair| (pair.a, pair.b)).collect();
         assert_eq!(compared, [(1, 0)]);
         assert_eq!(schedule.rule.max, 30, "the default stop rule");
@@ -126,7 +126,7 @@ mod tests {
     fn one_arm_is_compared_with_nothing_and_runs_once() {
         let study = study("connect").unwrap();
         assert!(study.compare.is_empty());
-        assert_eq!(Schedule::of(&study).unwrap().rule.max, 1);
+        assert_eq!(Schedule::from_study(&study).unwrap().rule.max, 1);
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         let one = study("connect --to 127.0.0.1:9 --max-time 30s").unwrap();
         assert_eq!(one.settings["max-time"], "30s");
         assert_eq!(one.rounds.max_time, None);
-        assert_eq!(Schedule::of(&one).unwrap().rule.max, 1, "one trial");
+        assert_eq!(Schedule::from_study(&one).unwrap().rule.max, 1, "one trial");
         for line in [
             "connect --max-time 30s",
             "connect --to 127.0.0.1:9 --max-time 30s --max-rounds 20",
@@ -199,7 +199,7 @@ mod tests {
     fn servers_are_arms_compared_against_the_first_for_each_level_of_other_options() {
         let two = study("http http://127.0.0.1:81/ 127.0.0.1:82").unwrap();
         let pairs = |study: &Study| {
-            let pairs = Schedule::of(study).unwrap().pairs;
+            let pairs = Schedule::from_study(study).unwrap().pairs;
             pairs.iter().map(|pair| (pair.a, pair.b)).collect::<Vec<_>>()
         };
         assert_eq!(pairs(&two), [(1, 0)]);

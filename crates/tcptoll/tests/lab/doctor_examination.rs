@@ -212,9 +212,12 @@ fn a_queue_that_stands_and_ports_that_run_out_are_seen_over_the_whole_examinatio
         let [opening] = &machine.openings[..] else { panic!("{:?}", machine.openings) };
         assert_eq!(opening.to, to.to_string());
         let found = diagnose(&machine);
-        let of = |id: &str| found.iter().filter(|one| one.id == id).count();
-        assert_eq!(of("accept-queue-near"), 1, "{found:?}");
-        assert_eq!((of(rules::PORT_RANGE_TOO_SMALL), of(rules::TW_REUSE_LOOPBACK_ONLY)), (1, 1));
+        let count = |id: &str| found.iter().filter(|one| one.id == id).count();
+        assert_eq!(count("accept-queue-near"), 1, "{found:?}");
+        assert_eq!(
+            (count(rules::PORT_RANGE_TOO_SMALL), count(rules::TW_REUSE_LOOPBACK_ONLY)),
+            (1, 1)
+        );
         assert_eq!(found.len(), 3, "{found:?}");
         drop(waiting);
     });

@@ -61,7 +61,7 @@ impl Connection {
 
 impl FirstFins {
     /// Of the connections to a port.
-    pub(crate) fn of(capture: &Path, port: u16) -> anyhow::Result<Self> {
+    pub(crate) fn read(capture: &Path, port: u16) -> anyhow::Result<Self> {
         let filter = format!("tcp port {port} and tcp[tcpflags] & (tcp-syn|tcp-fin) != 0");
         let output =
             Command::new("tcpdump").args(["-nn", "-S", "-r"]).arg(capture).arg(filter).output()?;

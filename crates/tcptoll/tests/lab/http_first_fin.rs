@@ -62,7 +62,7 @@ fn as_the_packets(server: &str, port: u16, reuse: &str, io: &str) -> Arm {
     ])
     .summary;
     let arm = only(&summary);
-    let wire = FirstFins::of(Path::new(&capture), port).unwrap();
+    let wire = FirstFins::read(Path::new(&capture), port).unwrap();
     let told = closing(arm);
     let name = format!("{reuse} over {io}: {told:?} and {:?} against {wire:?}", time_wait(arm));
     assert_eq!(wire.without, 0, "{name}");

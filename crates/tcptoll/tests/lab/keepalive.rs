@@ -93,11 +93,11 @@ fn probes_on_the_wire_are_those_that_the_kernels_sent_whichever_side_checks() {
     for arm in &summary.arms {
         all_live(arm);
         let wire = arm.wire.as_ref().unwrap();
-        let of =
+        let seen =
             [wire.client_to_server.keepalive_probe > 0, wire.server_to_client.keepalive_probe > 0];
         let side = told(arm).side.as_str();
         let expected = [side != "server", side != "client"];
-        assert_eq!(of, expected, "{side}: who sends probes");
+        assert_eq!(seen, expected, "{side}: who sends probes");
         let answers = told(arm).probe_answers.unwrap().packets;
         assert!(answers > 0, "{side}");
     }

@@ -122,10 +122,10 @@ fn a_client_that_checks_knows_of_a_cut_as_a_server_does() {
         return;
     }
     for (mechanism, how) in [("tcp", "ETIMEDOUT"), ("heartbeat", "no acknowledgment")] {
-        let of = ["--mechanism", mechanism, "--side", "client", "--probes", "1"];
+        let options = ["--mechanism", mechanism, "--side", "client", "--probes", "1"];
         // What has no effect on a heartbeat is not said.
-        let of = if mechanism == "tcp" { &of[..] } else { &of[..4] };
-        let arm = struck(&[of, &CUT[..]].concat());
+        let options = if mechanism == "tcp" { &options[..] } else { &options[..4] };
+        let arm = struck(&[options, &CUT[..]].concat());
         all_known(&arm, 20, how);
     }
 }

@@ -29,8 +29,8 @@ fn every_message_between_two_jvms_arrives_whole_in_each_encoding() {
         let transfer = arm.own.transfer.as_ref().unwrap();
         for end in [&transfer.client, &transfer.server] {
             // As for any program, the kernel doubles what is asked for.
-            assert_eq!(end.send_buffer, Buffer::of(Some(65_536), 131_072));
-            assert_eq!(end.receive_buffer, Buffer::of(Some(65_536), 131_072));
+            assert_eq!(end.send_buffer, Buffer::new(Some(65_536), 131_072));
+            assert_eq!(end.receive_buffer, Buffer::new(Some(65_536), 131_072));
         }
         let up = transfer.up.as_ref().unwrap();
         assert_eq!(up.messages, arm.ok, "the receiver's messages are the sender's");

@@ -99,12 +99,12 @@ fn the_summary_is_what_arithmetic_makes_of_the_trials_on_disk() {
     let folder = Folder::new();
     let (ran, trials) = studied(&folder, "a.jsonl");
     let summary = checked_summary(&ran.stdout);
-    let of = |name: &str| -> BTreeMap<u32, f64> {
+    let means = |name: &str| -> BTreeMap<u32, f64> {
         let counting = trials.iter().filter(|trial| trial.arm.name == name && trial.counts());
         counting.map(|trial| (trial.round, trial.arm.metrics["connect_us_mean"].value)).collect()
     };
     for arm in &summary.arms {
-        let values = of(&arm.name);
+        let values = means(&arm.name);
         let n = values.len() as u64;
         if n == 0 {
             // Every trial was excluded. There are figures, and no verdict.
@@ -122,8 +122,8 @@ fn the_summary_is_what_arithmetic_makes_of_the_trials_on_disk() {
     }
     assert_eq!(summary.comparisons.len(), 3);
     for comparison in &summary.comparisons {
-        let b = of(&comparison.b);
-        let logs: Vec<f64> = of(&comparison.a)
+        let b = means(&comparison.b);
+        let logs: Vec<f64> = means(&comparison.a)
             .into_iter()
             .filter_map(|(round, a)| Some((a / b.get(&round)?).ln()))
             .collect();

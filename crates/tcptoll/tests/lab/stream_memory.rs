@@ -36,18 +36,18 @@ fn refused(args: &[&str]) -> String {
     ran.stderr
 }
 
-fn of(arm: &Arm) -> &ConnectionMemory {
+fn memory(arm: &Arm) -> &ConnectionMemory {
     arm.own.connection_memory.as_ref().expect("the arm has memory")
 }
 
 fn filled(arm: &Arm) -> &MemoryState {
-    of(arm).filled.as_ref().expect("its connections were filled")
+    memory(arm).filled.as_ref().expect("its connections were filled")
 }
 
 /// All connections were opened and held, and both kernels agree.
 fn all_held(arm: &Arm, connections: u64) {
     assert_eq!((arm.attempts, arm.ok, errors(arm)), (connections, connections, 0));
-    assert_eq!(of(arm).connections, connections);
+    assert_eq!(memory(arm).connections, connections);
     assert_eq!(counter(&arm.client.counters, "TcpActiveOpens"), connections);
     let server = arm.server.as_ref().unwrap();
     assert_eq!(counter(&server.counters, "TcpPassiveOpens"), connections);
@@ -56,7 +56,7 @@ fn all_held(arm: &Arm, connections: u64) {
 /// Idle sockets hold no buffers; filled ones hold what their buffers allow, and the payload is in it.
 fn fills_what_was_asked_for(arm: &Arm, connections: u64, asked: u64) {
     all_held(arm, connections);
-    let memory = of(arm);
+    let memory = memory(arm);
     for sockets in [&memory.client, &memory.server] {
         for buffer in [sockets.send_buffer, sockets.receive_buffer] {
             assert_eq!((buffer.asked_bytes, buffer.effective_bytes), (Some(asked), asked * 2));
@@ -101,7 +101,7 @@ fn a_tuned_buffer_begins_small_and_grows_while_it_is_filled() {
     assert!(matches!(status, Some(0 | 1)), "{status:?}: {:?}", summary.warnings);
     let arm = only(&summary);
     all_held(arm, 20);
-    let memory = of(arm);
+    let memory = memory(arm);
     assert_eq!(memory.client.send_buffer.asked_bytes, None);
     let at_first = memory.client.send_buffer.effective_bytes as f64 * 20.0;
     let (limit, queued) = (filled(arm).client.send_limit_bytes, filled(arm).client.queued_bytes);
@@ -114,7 +114,7 @@ fn both_ends_in_one_namespace_are_told_apart() {
         return;
     }
     let (summary, _) = measured(&["--link", "loopback", "--connections", "10", "--window", "64K"]);
-    let memory = of(only(&summary));
+    let memory = memory(only(&summary));
     assert_eq!(memory.connections, 10);
     let filled = filled(only(&summary));
     assert!(filled.client.queued_bytes > 0.0 && filled.client.received_bytes == 0.0, "{filled:?}");
@@ -131,7 +131,7 @@ fn the_kernels_smallest_buffer_is_named_and_ipv6_works() {
     assert!(matches!(status, Some(0 | 1)), "{status:?}: {:?}", summary.warnings);
     let arm = only(&summary);
     all_held(arm, 5);
-    let sockets = &of(arm).server;
+    let sockets = &memory(arm).server;
     assert_eq!(sockets.receive_buffer.changed_by, Some(BufferLimit::Minimum));
     assert!(sockets.receive_buffer.effective_bytes > 2);
 }
@@ -145,7 +145,7 @@ fn connections_that_are_not_full_in_time_have_no_figure_of_full_ones() {
     let args = ["--link", "rtt=1ms,rate=10mbit", "--connections", "20", "--window", "256K"];
     let (summary, _) = measured(&[&args[..], &["--timeout", "300ms"]].concat());
     let arm = only(&summary);
-    assert!(of(arm).filled.is_none(), "{:?}", of(arm).filled);
+    assert!(memory(arm).filled.is_none(), "{:?}", memory(arm).filled);
     assert!(!arm.metrics.contains_key("client_filled_bytes_per_connection"));
     assert!(summary.warnings.iter().any(|warning| warning.id == "not-filled"));
 }
@@ -155,16 +155,19 @@ fn what_cannot_be_measured_is_refused_by_the_name_of_the_option() {
     if no_lab() {
         return;
     }
-    let of = |args: &[&str], text: &str| {
+    let is_refused = |args: &[&str], text: &str| {
         let error = refused(args);
         assert!(error.contains(text), "{args:?}: {error}");
     };
-    of(&["--connections", "10"], "--connections has no effect without --memory");
-    of(&["--memory", "--nagle", "off"], "--nagle has no effect with --memory");
-    of(&["--memory", "--duration", "1s"], "--duration has no effect with --memory");
-    of(&["--memory", "--connections", "0"], "--connections 0: ");
-    of(&["--memory", "--window", "64 bananas"], "--window 64 bananas: write auto, or a size");
-    of(&["--memory", "--congestion", "none-such"], "--congestion none-such: ");
+    is_refused(&["--connections", "10"], "--connections has no effect without --memory");
+    is_refused(&["--memory", "--nagle", "off"], "--nagle has no effect with --memory");
+    is_refused(&["--memory", "--duration", "1s"], "--duration has no effect with --memory");
+    is_refused(&["--memory", "--connections", "0"], "--connections 0: ");
+    is_refused(
+        &["--memory", "--window", "64 bananas"],
+        "--window 64 bananas: write auto, or a size",
+    );
+    is_refused(&["--memory", "--congestion", "none-such"], "--congestion none-such: ");
     // More than a process may have open: said before anything is opened.
     let error = refused(&["--memory", "--connections", "100000", "--rounds", "1"]);
     let limit = std::fs::read_to_string("/proc/self/limits").unwrap();

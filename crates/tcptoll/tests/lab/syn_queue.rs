@@ -106,8 +106,8 @@ fn a_listener_holds_the_number_of_requests_that_follows_from_its_settings() {
     let by_backlog =
         syn_queue(&[&more[..], &["--syncookies", "1", "--backlog", "1,4,128,4096"]].concat());
     let held = |summary: &Summary| -> Vec<(Option<u32>, Option<u32>)> {
-        let of = |arm: &Arm| (listener(arm).half_open_peak, listener(arm).half_open_limit);
-        summary.arms.iter().map(of).collect()
+        let half_open = |arm: &Arm| (listener(arm).half_open_peak, listener(arm).half_open_limit);
+        summary.arms.iter().map(half_open).collect()
     };
     let all = [2, 5, 129, 4_097].map(|n| (Some(n), Some(n)));
     assert_eq!(held(&by_backlog), all);

@@ -69,8 +69,9 @@ fn ports_run_out_exactly_at_the_number_that_the_forecast_has() {
     let ports = port_use(arm);
     assert_eq!((ports.client_time_wait, ports.server_time_wait), (1_000, 0));
     assert_eq!((ports.time_wait_overflows, ports.time_wait_reused), (0, 0));
-    let point =
-        |of: fn(&tcptoll_model::record::PortPoint) -> u64| ports.curve.iter().map(of).sum::<u64>();
+    let point = |count: fn(&tcptoll_model::record::PortPoint) -> u64| {
+        ports.curve.iter().map(count).sum::<u64>()
+    };
     assert_eq!((point(|p| p.connections), point(|p| p.failed)), (arm.ok, no_port(arm)));
     assert_eq!(ports.cliff_expected, Some(500.0));
     assert!(
@@ -211,19 +212,19 @@ fn time_wait_is_on_the_host_that_closes_first_and_nowhere_with_long_lived_connec
     if no_lab() {
         return;
     }
-    let of = |close: &str| {
+    let waiting = |close: &str| {
         let summary = waited(&["--close", close, "--count", "300", "--workers", "2"]);
         let arm = only(&summary).clone();
         assert_eq!((arm.ok, no_port(&arm)), (300, 0), "{close}");
         let ports = port_use(&arm);
         (ports.client_time_wait, ports.server_time_wait, arm.connections_ok.unwrap())
     };
-    assert_eq!(of("client"), (300, 0, 300));
-    let (client, server, connections) = of("server");
+    assert_eq!(waiting("client"), (300, 0, 300));
+    let (client, server, connections) = waiting("server");
     // The server's TIME-WAIT ends when the client comes again from the same port.
     assert_eq!((client, connections), (0, 300));
     assert!((1..=300).contains(&server), "{server}");
-    let (client, server, connections) = of("never");
+    let (client, server, connections) = waiting("never");
     // They end with the run: the client's workers close them.
     assert!(connections <= 2 && client == connections && server == 0, "{connections}: {client}");
 }

@@ -122,7 +122,7 @@ fn every_configuration_that_can_be_found_is_taken_by_the_server_itself() {
         for timeout_ms in [None, Some(100), Some(1_500), Some(65_000)] {
             for (requests, workers) in [(100, 22), (0, 1), (30, 1_200)] {
                 let setting = Setting { timeout_ms, requests, workers };
-                let snippet = Snippet::of(server, Distribution::Debian, &setting, (&[], "none"));
+                let snippet = Snippet::new(server, Distribution::Debian, &setting, (&[], "none"));
                 let folder = Folder::new();
                 if let Some(mpm) = server.mpm() {
                     let file = folder.file("found.conf");
@@ -252,12 +252,13 @@ fn a_proof_switches_the_server_before_each_trial_and_compares_what_visitors_saw(
     assert!(proof.text.contains("present one") && !proof.text.contains("failed"), "{}", proof.text);
     // The server's own log: connections with several requests, and with one.
     let log = fs::read_to_string(folder.file("access")).unwrap();
-    let mut of: std::collections::BTreeMap<&str, u32> = std::collections::BTreeMap::new();
+    let mut requests: std::collections::BTreeMap<&str, u32> = std::collections::BTreeMap::new();
     for connection in log.lines().filter_map(|line| line.split(' ').next()) {
-        *of.entry(connection).or_default() += 1;
+        *requests.entry(connection).or_default() += 1;
     }
     assert!(
-        of.values().any(|requests| *requests == 1) && of.values().any(|requests| *requests > 1),
-        "{of:?}"
+        requests.values().any(|requests| *requests == 1)
+            && requests.values().any(|requests| *requests > 1),
+        "{requests:?}"
     );
 }

@@ -150,7 +150,7 @@ impl Drop for Lines {
 }
 
 impl Lines {
-    fn of(pid: u32, args: &[&str]) -> Self {
+    fn start(pid: u32, args: &[&str]) -> Self {
         let pid = pid.to_string();
         let args = [&["watch", "--no-screen", "--netns", &pid], args].concat();
         let mut child =
@@ -188,7 +188,7 @@ fn a_watch_names_an_overflow_and_goes_on_after_the_last_process_of_the_namespace
     }
     let load = load(&one_of_three_overflows());
     let full = load.addresses().unwrap()[1];
-    let mut watch = Lines::of(load.pid(), &["--interval", "200ms"]);
+    let mut watch = Lines::start(load.pid(), &["--interval", "200ms"]);
     let seen = watch.until(&format!("overflows/s at {full}: accept queue full"));
     let strange: Vec<&String> = seen
         .iter()
@@ -230,12 +230,12 @@ fn a_listener_that_is_closed_and_made_anew_begins_again_and_takes_no_overflow_of
     let states = watching.join().unwrap();
     let after = seen_by_others(load.pid());
     let counted = after["nstat TcpExtListenOverflows"] - before["nstat TcpExtListenOverflows"];
-    let of = |port: u16| {
+    let listeners_on = |port: u16| {
         states
             .iter()
             .flat_map(move |state| state.listeners.iter().filter(move |one| one.port == port))
     };
-    let inodes: std::collections::BTreeSet<u64> = of(7701).map(|one| one.inode).collect();
+    let inodes: std::collections::BTreeSet<u64> = listeners_on(7701).map(|one| one.inode).collect();
     assert!(inodes.len() > 2, "{inodes:?}");
     let mut overflows = 0.0;
     for state in &states {
@@ -251,7 +251,7 @@ fn a_listener_that_is_closed_and_made_anew_begins_again_and_takes_no_overflow_of
         }
     }
     assert!(overflows > 0.0 && overflows <= counted as f64 + 1e-6, "{overflows} of {counted}");
-    assert!(of(7702).all(|one| one.overflows_per_s.is_none_or(|rate| rate == 0.0)));
+    assert!(listeners_on(7702).all(|one| one.overflows_per_s.is_none_or(|rate| rate == 0.0)));
     load.finish().unwrap();
 }
 

@@ -231,8 +231,8 @@ fn prometheus_has_the_queue_that_ss_shows_and_evaluates_every_alert() {
     page(metrics, "");
     let folder = Folder::new();
     let (_prometheus, at) = prometheus(&folder, metrics);
-    let of = |metric: &str| format!("tcptoll_{metric}{{listener=\"{planted}\"}}");
-    let asked = |metric: &str| until(metric, || query(at, &of(metric)));
+    let series = |metric: &str| format!("tcptoll_{metric}{{listener=\"{planted}\"}}");
+    let asked = |metric: &str| until(metric, || query(at, &series(metric)));
     let before = by_ss(planted);
     let scraped = (
         asked("listener_accept_queue_connections"),

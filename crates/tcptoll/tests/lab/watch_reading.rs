@@ -32,10 +32,10 @@ pub(crate) fn in_own_network(job: impl FnOnce() + Send + 'static) {
 fn by_the_look(look: &Look) -> Figures {
     let mut all = Figures::new();
     for one in &look.listeners {
-        let of = |figure| of_listener(one.address, one.inode, figure);
-        all.insert(of("queue"), one.accept_queue_len.into());
-        all.insert(of("limit"), one.accept_queue_limit.into());
-        all.insert(of("drops"), one.drops.unwrap().into());
+        let key = |figure| of_listener(one.address, one.inode, figure);
+        all.insert(key("queue"), one.accept_queue_len.into());
+        all.insert(key("limit"), one.accept_queue_limit.into());
+        all.insert(key("drops"), one.drops.unwrap().into());
     }
     let table = look.table.as_ref().unwrap();
     assert_eq!(table.destinations_left_out, 0);

@@ -103,14 +103,18 @@ fn a_watch_that_was_killed_left_every_overflow_that_the_kernel_counted_at_the_li
         assert_eq!(review["counts"]["overflows"], overflows);
         assert_eq!(review["counts"]["drops"], drops);
         let listeners = review["listeners"].as_array().unwrap();
-        let of = |at: SocketAddr| listeners.iter().find(|one| one["port"] == at.port()).unwrap();
+        let listener =
+            |at: SocketAddr| listeners.iter().find(|one| one["port"] == at.port()).unwrap();
         let sum: u64 = listeners.iter().map(|one| one["drops"].as_u64().unwrap()).sum();
         assert_eq!(sum, drops, "sk_drops of all listeners: {listeners:?}");
         assert_eq!(
-            (&of(first)["accept_queue_peak"], &of(second)["accept_queue_peak"]),
+            (&listener(first)["accept_queue_peak"], &listener(second)["accept_queue_peak"]),
             (&5.into(), &10.into())
         );
-        assert_eq!((&of(quiet)["drops"], &of(quiet)["accept_queue_peak"]), (&0.into(), &3.into()));
+        assert_eq!(
+            (&listener(quiet)["drops"], &listener(quiet)["accept_queue_peak"]),
+            (&0.into(), &3.into())
+        );
         let episodes = review["episodes"].as_array().unwrap();
         let full = |at: SocketAddr| {
             episodes

@@ -145,9 +145,9 @@ fn lacks_a_terminal() -> bool {
 /// Whether a captured screen has a colour: an SGR parameter that sets one.
 fn has_colour(screen: &str) -> bool {
     let sequences = screen.split("\u{1b}[").skip(1);
-    let parameters = sequences.filter_map(|rest| rest.split_once('m').map(|(of, _)| of));
+    let parameters = sequences.filter_map(|rest| rest.split_once('m').map(|(list, _)| list));
     let mut numbers =
-        parameters.flat_map(|of| of.split([';', ':'])).filter_map(|n| n.parse::<u16>().ok());
+        parameters.flat_map(|list| list.split([';', ':'])).filter_map(|n| n.parse::<u16>().ok());
     numbers.any(|number| matches!(number, 30..=38 | 40..=48 | 90..=107))
 }
 

@@ -56,7 +56,8 @@ fn check_groups(arm: &Arm) {
     for group in groups {
         assert_eq!(group.attempts, group.ok + failed(group), "{group:?}");
     }
-    let sum = |of: fn(&RequestGroup) -> u64| groups.iter().map(|group| of(group)).sum::<u64>();
+    let sum =
+        |figure: fn(&RequestGroup) -> u64| groups.iter().map(|group| figure(group)).sum::<u64>();
     assert_eq!(sum(|group| group.attempts), arm.attempts);
     assert_eq!(sum(|group| group.ok), arm.ok);
     assert_eq!(sum(failed), arm.errors.values().sum::<u64>());
@@ -196,11 +197,11 @@ fn a_connect_time_out_below_the_round_trip_lets_no_call_succeed_and_is_named() {
     let [hurried, patient] = &summary.arms[..] else { panic!("{} arms", summary.arms.len()) };
     let (backend, local) = (group(hurried, "backend"), group(hurried, "local"));
     assert_eq!((backend.ok, failed(local)), (0, 0), "{:?}", hurried.errors);
-    let of = |arm: &Arm| {
+    let short_timeout = |arm: &Arm| {
         let mut causes = summary.causes.iter().filter(|cause| cause.arm == arm.name);
         causes.find(|cause| cause.id == "connect-timeout-short").cloned()
     };
-    let cause = of(hurried).expect("it is named");
+    let cause = short_timeout(hurried).expect("it is named");
     let server = hurried.server.as_ref().unwrap();
     assert_eq!(
         cause.evidence["TcpExtEmbryonicRsts"],
@@ -209,7 +210,7 @@ fn a_connect_time_out_below_the_round_trip_lets_no_call_succeed_and_is_named() {
     assert_eq!(cause.evidence["status_504"], backend.attempts);
     assert!(cause.evidence["rtt_us_p50"].as_f64().unwrap() >= 40_000.0, "{:?}", cause.evidence);
     assert!((pool(hurried).connect_timeout_s.unwrap() - 0.01).abs() < 1e-9);
-    assert_eq!(of(patient), None);
+    assert_eq!(short_timeout(patient), None);
     assert!(group(patient, "backend").ok > 0, "{:?}", patient.errors);
     let fix = summary.advice.iter().find(|one| one.cause == "connect-timeout-short").unwrap();
     assert!(fix.change.contains("the kernel retransmits the first SYN after 1 s"), "{fix:?}");

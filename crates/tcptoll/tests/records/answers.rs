@@ -109,20 +109,20 @@ fn unit_at(text: &str) -> Option<Unit> {
 
 /// A figure by the unit that ends its name.
 fn by_name(name: &str, value: f64) -> Figure {
-    let of = |ending: &str| name.ends_with(ending);
-    if of("bit_per_s") {
+    let ends = |ending: &str| name.ends_with(ending);
+    if ends("bit_per_s") {
         (Kind::Rate, value / 8.0)
-    } else if of("bytes_per_s") {
+    } else if ends("bytes_per_s") {
         (Kind::Rate, value)
-    } else if of("_per_s") {
+    } else if ends("_per_s") {
         (Kind::Number, value)
-    } else if of("_us") {
+    } else if ends("_us") {
         (Kind::Time, value)
-    } else if of("_ms") {
+    } else if ends("_ms") {
         (Kind::Time, value * 1e3)
-    } else if of("_s") {
+    } else if ends("_s") {
         (Kind::Time, value * 1e6)
-    } else if of("bytes") {
+    } else if ends("bytes") {
         (Kind::Size, value)
     } else {
         (Kind::Number, value)
@@ -222,7 +222,7 @@ fn figures(summary: &Value) -> Vec<Figure> {
     if arms.len() <= RATIOS_MAX {
         ratios(arms, &mut out);
     }
-    let sum = |of: &str| arms.iter().filter_map(|arm| arm[of].as_f64()).sum::<f64>();
+    let sum = |field: &str| arms.iter().filter_map(|arm| arm[field].as_f64()).sum::<f64>();
     counts(sum("attempts"), sum("ok"), &mut out);
     out
 }
@@ -293,7 +293,10 @@ fn ratios(arms: &[Value], out: &mut Vec<Figure>) {
         let both = a["metrics"].as_object().into_iter().flatten().filter_map(|(name, metric)| {
             metric["value"].as_f64().zip(b["metrics"][name]["value"].as_f64())
         });
-        out.extend(both.filter(|(_, of)| *of > 0.0).map(|(value, of)| (Kind::Number, value / of)));
+        out.extend(
+            both.filter(|(_, whole)| *whole > 0.0)
+                .map(|(value, whole)| (Kind::Number, value / whole)),
+        );
     }
 }
 

@@ -145,7 +145,7 @@ fn hostile() -> Examination {
     let mut findings = three();
     findings[0].evidence.insert("process".to_owned(), "x".into());
     findings[0].evidence.insert(EVIL.to_owned(), EVIL.into());
-    let mut examination = Examination::of(&machine, Some("42"), findings);
+    let mut examination = Examination::new(&machine, Some("42"), findings);
     examination.proofs = vec![proof()];
     // Names of programs, severities and verdicts are words of ours.
     let mut value = serde_json::to_value(&examination).unwrap();
@@ -174,7 +174,7 @@ fn proof() -> Proof {
 }
 
 fn nothing() -> Examination {
-    Examination::of(&machine(), None, Vec::new())
+    Examination::new(&machine(), None, Vec::new())
 }
 
 fn unread() -> Examination {
@@ -186,14 +186,14 @@ fn unread() -> Examination {
     machine.servers.push(apache);
     machine.state.listeners.push(listener(8081, 0, 511, None));
     machine.notes = vec!["net.core.somaxconn changed from 128 to 4096 meanwhile".to_owned()];
-    Examination::of(&machine, Some("4711"), Vec::new())
+    Examination::new(&machine, Some("4711"), Vec::new())
 }
 
 fn found() -> Examination {
     let mut machine = machine();
     machine.state.listeners.insert(0, listener(6379, 129, 128, Some((4711, "redis-server"))));
     machine.state.listeners[0].overflows_per_s = Some(214.0);
-    let mut found = Examination::of(&machine, None, three());
+    let mut found = Examination::new(&machine, None, three());
     found.proofs = vec![proof()];
     found
 }

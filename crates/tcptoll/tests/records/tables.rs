@@ -133,45 +133,45 @@ fn a_table_of_markdown_is_as_wide_in_every_row() {
 #[test]
 fn the_csv_of_keepalive_has_every_figure_once_and_in_its_own_unit() {
     let rows = rows(&REPORTS.csv(&load("keepalive_window")));
-    let of = |metric: &str| {
+    let figures = |metric: &str| {
         let found = of_kind(&rows, "arm").filter(|row| row["metric"] == metric);
         found.map(|row| (row["value"].as_str(), row["unit"].as_str())).collect::<Vec<_>>()
     };
-    assert_eq!(of("keepalive_probes")[1], ("0", "probes"));
-    assert_eq!(of("checking_bytes")[1].1, "bytes");
-    assert_eq!(of("computed_packets_per_hour_per_socket")[1], ("7200", "1/h"));
+    assert_eq!(figures("keepalive_probes")[1], ("0", "probes"));
+    assert_eq!(figures("checking_bytes")[1].1, "bytes");
+    assert_eq!(figures("computed_packets_per_hour_per_socket")[1], ("7200", "1/h"));
     // Also a metric of the arm: it stands there with what the metric says, and not again.
-    assert_eq!(of("computed_packets_per_hour_per_socket").len(), 2);
-    assert_eq!(of("messages_per_s").len(), 2);
+    assert_eq!(figures("computed_packets_per_hour_per_socket").len(), 2);
+    assert_eq!(figures("messages_per_s").len(), 2);
 }
 
 #[test]
 fn the_csv_of_faults_says_in_words_what_is_no_figure() {
     let rows = rows(&REPORTS.csv(&load("keepalive_cut")));
-    let of = |arm: &str, metric: &str| {
+    let cell = |arm: &str, metric: &str| {
         let found = of_kind(&rows, "arm").find(|row| row["arm"] == arm && row["metric"] == metric);
         found.map(|row| (row["value"].clone(), row["note"].clone()))
     };
     let words = |text: &str| Some((String::new(), text.to_owned()));
-    assert_eq!(of("mechanism lazy", "fault"), words("cut"));
-    assert_eq!(of("mechanism lazy", "known_by"), words("no acknowledgment (5)"));
-    assert_eq!(of("mechanism none", "dead_known"), Some(("0".to_owned(), String::new())));
-    assert_eq!(of("mechanism none", "known_after_s_max"), None);
+    assert_eq!(cell("mechanism lazy", "fault"), words("cut"));
+    assert_eq!(cell("mechanism lazy", "known_by"), words("no acknowledgment (5)"));
+    assert_eq!(cell("mechanism none", "dead_known"), Some(("0".to_owned(), String::new())));
+    assert_eq!(cell("mechanism none", "known_after_s_max"), None);
 }
 
 #[test]
 fn the_csv_of_http_has_connections_and_who_closed_them() {
     let rows = rows(&REPORTS.csv(&load("http_reuse")));
-    let of = |metric: &str| {
+    let values = |metric: &str| {
         let found = of_kind(&rows, "arm").filter(|row| row["metric"] == metric);
         found.map(|row| row["value"].as_str()).collect::<Vec<_>>()
     };
-    assert_eq!(of("connections_ok"), ["6", "148", "150"]);
-    assert_eq!(of("closed_by_client"), ["0", "0", "150"]);
-    assert_eq!(of("closed_by_server"), ["0", "148", "0"]);
-    assert_eq!(of("client_time_wait"), ["2", "0", "50"]);
+    assert_eq!(values("connections_ok"), ["6", "148", "150"]);
+    assert_eq!(values("closed_by_client"), ["0", "0", "150"]);
+    assert_eq!(values("closed_by_server"), ["0", "148", "0"]);
+    assert_eq!(values("client_time_wait"), ["2", "0", "50"]);
     assert_eq!(
-        of("ports_sustained_per_s"),
+        values("ports_sustained_per_s"),
         ["470.53333333333336"],
         "absent where ports do not limit"
     );

@@ -91,7 +91,7 @@ fn requests_have_no_column_that_says_connections() {
 fn a_wide_terminal_has_verdicts_beside_the_rounds() {
     let mut summary = load("http_study");
     let baseline = summary.arms[0].name.clone();
-    let of = |a: &str, ratio: f64, verdict| Comparison {
+    let comparison = |a: &str, ratio: f64, verdict| Comparison {
         metric: "requests_per_s".into(),
         a: a.into(),
         b: baseline.clone(),
@@ -102,8 +102,8 @@ fn a_wide_terminal_has_verdicts_beside_the_rounds() {
     };
     summary.arms.truncate(3);
     summary.comparisons = vec![
-        of(&summary.arms[1].name, 0.5, Verdict::Lower),
-        of(&summary.arms[2].name, 3.0, Verdict::Higher),
+        comparison(&summary.arms[1].name, 0.5, Verdict::Lower),
+        comparison(&summary.arms[2].name, 3.0, Verdict::Higher),
     ];
     let text = REPORTS.text(&summary, None, TextStyle { colour: false, width: 150 });
     let of_baseline = |line: &&str| line.starts_with("  keep-alive, 1 ");

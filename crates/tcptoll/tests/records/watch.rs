@@ -264,10 +264,10 @@ fn one_of_a_thing_is_not_written_as_many() {
 fn segments_retransmitted_are_counted_without_syns_in_every_format() {
     let record = kept();
     let review = record.review().unwrap();
-    let of = |name: &str| review.counts[name];
-    let data = of("retransmitted") - of("syns_retransmitted");
-    assert_eq!(of("data_retransmitted"), data);
-    assert!(of("syns_retransmitted") > 0 && data > 0);
+    let count = |name: &str| review.counts[name];
+    let data = count("retransmitted") - count("syns_retransmitted");
+    assert_eq!(count("data_retransmitted"), data);
+    assert!(count("syns_retransmitted") > 0 && data > 0);
     let watched = watched(&review);
     let text = watch_text(&watched, TextStyle { colour: false, width: 150 });
     let row = text.lines().find(|line| line.contains("segments retransmitted, SYNs ex")).unwrap();

@@ -15,7 +15,7 @@ use std::path::Path;
 use tcptoll_kernel::root::Root;
 use tcptoll_model::doctor::config::{Process, read};
 use tcptoll_model::doctor::{Listen, Program, ServerConfig};
-use tcptoll_model::printable::of;
+use tcptoll_model::printable::copy;
 
 /// Servers that are read, at most.
 const SERVERS_MAX: usize = 64;
@@ -23,7 +23,7 @@ const SERVERS_MAX: usize = 64;
 /// A configuration without what steers a terminal: its files, names and values may be anybody's. Nothing is
 /// opened by these names any more.
 fn printable(config: &ServerConfig) -> ServerConfig {
-    of(config).unwrap_or_else(|_| {
+    copy(config).unwrap_or_else(|_| {
         let why = "a value in its configuration is not a number (NaN or infinite)";
         let unread = vec![why.to_owned()];
         ServerConfig { unread, ..ServerConfig::new(config.program, config.pid) }

@@ -166,7 +166,7 @@ fn further_addresses(sources: &[IpAddr], loopback: bool, ipv6: bool) -> Vec<IpAd
     if loopback {
         return Vec::new();
     }
-    let own = Addresses::of(loopback, ipv6).client;
+    let own = Addresses::new(loopback, ipv6).client;
     let mut further: Vec<IpAddr> = Vec::new();
     for &address in sources {
         if address != own && !further.contains(&address) {

@@ -88,7 +88,7 @@ pub(in crate::experiments) fn recorded_queues(
     while let Some(queue) = host.ask(&ReadQueue(recorded.len()))? {
         recorded.push(queue);
     }
-    let of = |at: &SocketAddr| {
+    let queue_at = |at: &SocketAddr| {
         let here = |queue: &&ListenerQueue| {
             queue.port == at.port() && queue.address == at.ip().to_string()
         };
@@ -99,7 +99,7 @@ pub(in crate::experiments) fn recorded_queues(
             )))
         })
     };
-    listening.iter().map(of).collect()
+    listening.iter().map(queue_at).collect()
 }
 
 /// Runs a load on the client host to its end; its rows go to the trace.
@@ -193,7 +193,7 @@ pub(in crate::experiments) fn take_opened(
     let (connect, first_byte) = (&report.connect, &report.first_byte);
     notes.metric(&CONNECT_MEAN, mean_us(connect), connect.count());
     notes.metric(&FIRST_BYTE_MEAN, mean_us(first_byte), first_byte.count());
-    let rate = Rate::of(report, flow.rate.is_none().then_some(flow.at_once));
+    let rate = Rate::from_report(report, flow.rate.is_none().then_some(flow.at_once));
     notes.metric(&CONNECTIONS_RATE, Some(rate.per_s), rate.ok);
     notes.metric(&RATE_RESOLUTION, Some(rate.resolution_per_s), rate.ok);
     notes.histogram(&CONNECT, connect);
@@ -249,7 +249,7 @@ struct Rate {
 impl Rate {
     /// Successes that completed in the steady part divided by its length, or all of them divided by
     /// the whole time without pauses where there was no steady part. `slots`: of a closed loop.
-    fn of(report: &ConnectReport, slots: Option<u64>) -> Self {
+    fn from_report(report: &ConnectReport, slots: Option<u64>) -> Self {
         let (ok, ns) = match report.steady_ns {
             0 => (report.ok, report.elapsed_ns.saturating_sub(report.paused_ns)),
             ns => (report.steady_ok, ns),
@@ -297,7 +297,7 @@ mod tests {
     fn a_rate_is_what_completed_in_the_steady_part_divided_by_its_length() {
         // 96 of 100 in 1.2 s with 4 slots: 80/s, and one edge is 4 / 1.2 s.
         let closed = ConnectReport { steady_ok: 96, steady_ns: 1_200_000_000, ..report() };
-        let rate = Rate::of(&closed, Some(4));
+        let rate = Rate::from_report(&closed, Some(4));
         assert!((rate.per_s - 80.0).abs() < 1e-9, "{rate:?}");
         assert!((rate.resolution_per_s - 10.0 / 3.0).abs() < 1e-9, "{rate:?}");
         assert_eq!(rate.ok, 96);
@@ -306,18 +306,18 @@ mod tests {
     #[test]
     fn an_open_loop_is_as_exact_as_one_operation_or_those_in_progress_at_its_end() {
         let nothing_waits = ConnectReport { steady_ok: 3, steady_ns: 428_571_428, ..report() };
-        let rate = Rate::of(&nothing_waits, None);
+        let rate = Rate::from_report(&nothing_waits, None);
         assert!((rate.per_s - 7.0).abs() < 1e-6, "3 of 7 per second: {rate:?}");
         assert!((rate.resolution_per_s - 7.0 / 3.0).abs() < 1e-6, "{rate:?}");
         let five_wait =
             ConnectReport { steady_ok: 95, steady_ns: 1_000_000_000, unfinished: 5, ..report() };
-        let rate = Rate::of(&five_wait, None);
+        let rate = Rate::from_report(&five_wait, None);
         assert_eq!((rate.per_s, rate.resolution_per_s), (95.0, 5.0));
     }
 
     #[test]
     fn without_a_steady_part_the_rate_is_of_the_whole_time_without_pauses() {
-        let rate = Rate::of(&report(), Some(100));
+        let rate = Rate::from_report(&report(), Some(100));
         assert_eq!((rate.per_s, rate.resolution_per_s, rate.ok), (50.0, 50.0, 100));
     }
 }

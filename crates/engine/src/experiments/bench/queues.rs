@@ -108,11 +108,13 @@ pub(in crate::experiments) fn balance_of(
     if lossy || late || lost || arm.partial || opened.unknown > 0 {
         return None;
     }
-    let of = |counters: &std::collections::BTreeMap<String, i64>, name: &str| {
+    let counter = |counters: &std::collections::BTreeMap<String, i64>, name: &str| {
         counters.get(name).map_or(0, |&value| u64::try_from(value).unwrap_or(0))
     };
-    let (at_client, at_server) =
-        (|name: &str| of(&arm.client.counters, name), |name: &str| of(&server.counters, name));
+    let (at_client, at_server) = (
+        |name: &str| counter(&arm.client.counters, name),
+        |name: &str| counter(&server.counters, name),
+    );
     let counted = Counted {
         syns_unanswered: opened.syns_unanswered,
         established: opened.established,
@@ -180,8 +182,8 @@ mod tests {
 
     /// The drops of each listener after they were corrected, and which are upper bounds.
     fn attributed(by_sockets: [u64; 3], counted: u64) -> Vec<(Option<u64>, bool)> {
-        let of = |drops| ListenerQueue { drops: Some(drops), ..ListenerQueue::default() };
-        let mut listeners = by_sockets.map(of);
+        let queue = |drops| ListenerQueue { drops: Some(drops), ..ListenerQueue::default() };
+        let mut listeners = by_sockets.map(queue);
         attribute(&mut listeners, counted);
         listeners.iter().map(|one| (one.drops, one.drops_at_most)).collect()
     }

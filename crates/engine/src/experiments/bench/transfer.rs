@@ -151,17 +151,18 @@ impl Bulk {
         let progress = &mut context.progress;
         let mut tell = |messages: Done| {
             let elapsed_ms = (time.since(began).as_millis() as u64).min(whole_ms);
-            let (done, of) =
+            let (done, total) =
                 all.map_or((elapsed_ms, whole_ms), |all| (messages.done.min(all), all));
-            progress(done.into(), of);
+            progress(done.into(), total);
         };
         Ok(client.wait(begun, context.interrupt, &mut tell)?.answer)
     }
 
     /// Messages of the client, sent and received, where their number is known.
     fn messages(&self) -> Option<u64> {
-        let of = |way: &OneWay| Some(way.send.bytes? / u64::from(way.send.message_bytes.max(1)));
-        let each: Option<u64> = [&self.up, &self.down].into_iter().flatten().map(of).sum();
+        let messages_of =
+            |way: &OneWay| Some(way.send.bytes? / u64::from(way.send.message_bytes.max(1)));
+        let each: Option<u64> = [&self.up, &self.down].into_iter().flatten().map(messages_of).sum();
         each.map(|messages| messages.saturating_mul(u64::from(self.connections)).max(1))
     }
 
@@ -325,8 +326,8 @@ fn record(
 fn end(asked: &SocketSettings, report: &TransferReport) -> SocketEnd {
     let got = &report.sockets;
     SocketEnd {
-        send_buffer: Buffer::of(asked.send_buffer.map(u64::from), got.send_buffer),
-        receive_buffer: Buffer::of(asked.receive_buffer.map(u64::from), got.receive_buffer),
+        send_buffer: Buffer::new(asked.send_buffer.map(u64::from), got.send_buffer),
+        receive_buffer: Buffer::new(asked.receive_buffer.map(u64::from), got.receive_buffer),
         congestion: got.congestion.clone(),
         cpu_share: cpu_share(report),
     }

@@ -25,7 +25,7 @@ impl Unreached<'_> {
             return format!("{subject}: no {operation} was started");
         };
         let words = first_errors.get(class).map_or("", String::as_str);
-        let advice = own.iter().find(|(of, _)| of == class).map(|(_, advice)| *advice);
+        let advice = own.iter().find(|(known, _)| known == class).map(|(_, advice)| *advice);
         let advice = advice.or(match class.as_str() {
             "connect-refused" => Some("nothing listens there: check the port, or start the server"),
             "connect-timeout" => Some(NO_ANSWER),

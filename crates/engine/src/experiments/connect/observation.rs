@@ -73,13 +73,13 @@ impl ConnectTrial<'_> {
             _ => return,
         };
         let cpu_us = self.notes.arm.timeline.as_ref().and_then(|timeline| {
-            let of = |name: &str| {
+            let step_us = |name: &str| {
                 timeline.steps.iter().find(|step| step.name == name).map(|step| step.p50_us)
             };
             Some(
-                of("connect() → SYN out")?
-                    + of("SYN in → SYN-ACK out")?
-                    + of("SYN-ACK in → connect() back")?,
+                step_us("connect() → SYN out")?
+                    + step_us("SYN in → SYN-ACK out")?
+                    + step_us("SYN-ACK in → connect() back")?,
             )
         });
         let cpu_us = if from == "link setting" { cpu_us } else { None };

@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn a_name_gets_a_modest_rate_until_its_address_is_known_to_be_private() {
         let settings: Settings = [("to".to_owned(), Value::from("db.example:80"))].into();
-        let of = |used: &[&str]| {
+        let limits = |used: &[&str]| {
             let entry = |used: &&str| Resolved {
                 name: "db.example:80".to_owned(),
                 addresses: vec![(*used).to_owned()],
@@ -375,9 +375,9 @@ mod tests {
             settings.resolved(&resolved);
             (settings.rate, settings.count)
         };
-        assert_eq!(of(&[]), (Some(PUBLIC_RATE_PER_S), PUBLIC_COUNT));
-        assert_eq!(of(&["192.0.2.1"]), (Some(PUBLIC_RATE_PER_S), PUBLIC_COUNT));
-        assert_eq!(of(&["10.0.0.1"]), (None, 1_000));
+        assert_eq!(limits(&[]), (Some(PUBLIC_RATE_PER_S), PUBLIC_COUNT));
+        assert_eq!(limits(&["192.0.2.1"]), (Some(PUBLIC_RATE_PER_S), PUBLIC_COUNT));
+        assert_eq!(limits(&["10.0.0.1"]), (None, 1_000));
     }
 
     #[test]

@@ -205,8 +205,8 @@ fn revise_forecast(notes: &mut Notes, ports: &mut PortSettings, ours: &ClosedSoc
 
 /// How much a counter grew.
 fn grew(span: Span<'_>, name: &str) -> u64 {
-    let of = |snapshot: &tcptoll_lab::messages::Snapshot| snapshot.counters.get(name).copied();
-    let (before, after) = (of(span.before).unwrap_or(0), of(span.after).unwrap_or(0));
+    let counter = |snapshot: &tcptoll_lab::messages::Snapshot| snapshot.counters.get(name).copied();
+    let (before, after) = (counter(span.before).unwrap_or(0), counter(span.after).unwrap_or(0));
     u64::try_from(after.saturating_sub(before)).unwrap_or(0)
 }
 

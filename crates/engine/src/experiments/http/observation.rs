@@ -101,7 +101,7 @@ impl HttpTrial<'_> {
             (report.impossible, Warning::ImpossibleTimes { count: report.impossible }),
             (
                 report.unasked,
-                Warning::UnaskedBytes { count: report.unasked, of: report.ok + report.warmup.0 },
+                Warning::UnaskedBytes { count: report.unasked, all: report.ok + report.warmup.0 },
             ),
         ] {
             if count > 0 {
@@ -145,7 +145,7 @@ impl HttpTrial<'_> {
         });
         if let Some((class, _)) = errors.iter().max_by_key(|(_, count)| **count) {
             let class = class.clone();
-            self.notes.warn(&Warning::WarmupFailed { failed, of: *attempts, class });
+            self.notes.warn(&Warning::WarmupFailed { failed, all: *attempts, class });
         }
     }
 
@@ -245,8 +245,8 @@ impl HttpTrial<'_> {
             self.notes.found(found);
         }
         if unsent > 0 {
-            let of = report.attempts;
-            self.notes.warn(&Warning::UnsentRequests { unsent, of, connections });
+            let all = report.attempts;
+            self.notes.warn(&Warning::UnsentRequests { unsent, all, connections });
         }
     }
 

@@ -133,8 +133,8 @@ pub(super) fn take_exchanges(
     arm.client.tcp_info = path_sample(&report.tcp_info, &report.sockets.congestion);
     let quiet_rtt_us = quiet_us(notes);
     let end = |asked: &SocketSettings, got: &SocketsGot, cpu: (u64, u64), ns: u64| SocketEnd {
-        send_buffer: Buffer::of(asked.send_buffer.map(u64::from), got.send_buffer),
-        receive_buffer: Buffer::of(asked.receive_buffer.map(u64::from), got.receive_buffer),
+        send_buffer: Buffer::new(asked.send_buffer.map(u64::from), got.send_buffer),
+        receive_buffer: Buffer::new(asked.receive_buffer.map(u64::from), got.receive_buffer),
         congestion: got.congestion.clone(),
         cpu_share: (cpu.0 + cpu.1) as f64 * 1e3 / ns.max(1) as f64,
     };

@@ -55,8 +55,8 @@ impl PageTrial<'_> {
         }
         self.notes.histogram(&SPAN, &histogram);
         self.mean(&SPAN_MEAN, &whole, |_, span| Some(span));
-        let of_page = |of: fn(&Waterfall) -> Option<u64>| {
-            move |one: &Loaded, _: f64| Some(of(one.visit.pages.first()?)? as f64)
+        let of_page = |value: fn(&Waterfall) -> Option<u64>| {
+            move |one: &Loaded, _: f64| Some(value(one.visit.pages.first()?)? as f64)
         };
         self.mean(&FIRST_BYTE_MEAN, &whole, of_page(|page| page.first_byte_us));
         self.mean(&BLOCKING, &whole, of_page(|page| page.blocking_us));
@@ -74,8 +74,8 @@ impl PageTrial<'_> {
             let opened = |request: &&Request| request.phases.connect_us > 0;
             Some(one.visit.pages.get(1)?.requests.iter().filter(opened).count() as f64)
         });
-        let on_wire = |of: fn(&tcptoll_model::wire::Span) -> f64| {
-            move |one: &Loaded, _: f64| one.span.as_ref().map(of)
+        let on_wire = |value: fn(&tcptoll_model::wire::Span) -> f64| {
+            move |one: &Loaded, _: f64| one.span.as_ref().map(value)
         };
         self.mean(
             &RETRANSMISSIONS,
@@ -92,9 +92,9 @@ impl PageTrial<'_> {
         &mut self,
         spec: &MetricSpec,
         whole: &[(&Loaded, f64)],
-        of: impl Fn(&Loaded, f64) -> Option<f64>,
+        value: impl Fn(&Loaded, f64) -> Option<f64>,
     ) {
-        let values: Vec<f64> = whole.iter().filter_map(|(one, span)| of(one, *span)).collect();
+        let values: Vec<f64> = whole.iter().filter_map(|(one, span)| value(one, *span)).collect();
         let count = values.len() as u64;
         let mean = (count > 0).then(|| values.iter().sum::<f64>() / count as f64);
         self.notes.metric(spec, mean, count);
@@ -183,8 +183,9 @@ impl PageTrial<'_> {
             |one: &Connection| Some(one.connected_us? - one.begun_us.min(one.connected_us?));
         let secure =
             |one: &Connection| Some(one.secured_us? - one.connected_us?.min(one.secured_us?));
-        let each =
-            |of: fn(&Connection) -> Option<u64>| page.connections.iter().filter_map(of).collect();
+        let each = |value: fn(&Connection) -> Option<u64>| {
+            page.connections.iter().filter_map(value).collect()
+        };
         let content: u64 = page.requests.iter().map(|one| one.body_bytes).sum();
         let on_wire = loaded.iter().find_map(|one| one.span.as_ref()).map(|span| span.server_bytes);
         let heads = on_wire.filter(|_| !self.settings.tls && self.settings.next_after.is_none());

@@ -344,8 +344,8 @@ fn held(picture: &MemoryPicture) -> MemoryHeld {
 
 fn sockets(asked: &SocketSettings, got: &SocketsGot, structures: Option<f64>) -> MemorySockets {
     MemorySockets {
-        send_buffer: Buffer::of(asked.send_buffer.map(u64::from), got.send_buffer),
-        receive_buffer: Buffer::of(asked.receive_buffer.map(u64::from), got.receive_buffer),
+        send_buffer: Buffer::new(asked.send_buffer.map(u64::from), got.send_buffer),
+        receive_buffer: Buffer::new(asked.receive_buffer.map(u64::from), got.receive_buffer),
         congestion: got.congestion.clone(),
         structures_bytes: structures,
     }
@@ -421,14 +421,14 @@ mod tests {
 
     #[test]
     fn a_window_is_of_both_buffers_and_one_of_them_can_differ() {
-        let of = |settings: &[(&str, &str)]| {
+        let buffers = |settings: &[(&str, &str)]| {
             let sockets = read(settings).unwrap().sockets;
             (sockets.send_buffer, sockets.receive_buffer)
         };
-        assert_eq!(of(&[]), (None, None));
-        assert_eq!(of(&[("window", "64K")]), (Some(65_536), Some(65_536)));
-        assert_eq!(of(&[("window", "64K"), ("send-buffer", "auto")]), (None, Some(65_536)));
-        assert_eq!(of(&[("receive-buffer", "8K")]), (None, Some(8_192)));
+        assert_eq!(buffers(&[]), (None, None));
+        assert_eq!(buffers(&[("window", "64K")]), (Some(65_536), Some(65_536)));
+        assert_eq!(buffers(&[("window", "64K"), ("send-buffer", "auto")]), (None, Some(65_536)));
+        assert_eq!(buffers(&[("receive-buffer", "8K")]), (None, Some(8_192)));
     }
 
     #[test]

@@ -55,8 +55,8 @@ impl StreamTrial<'_> {
 
     fn take_ways(&mut self, recorded: &Transfer) {
         let ways: Vec<&Way> = recorded.ways().map(|(_, way)| way).collect();
-        let each = |of: fn(&Way) -> Option<f64>| -> Option<Vec<f64>> {
-            ways.iter().map(|way| of(way)).collect()
+        let each = |value: fn(&Way) -> Option<f64>| -> Option<Vec<f64>> {
+            ways.iter().map(|way| value(way)).collect()
         };
         let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
         let samples = ways.iter().map(|way| way.sender.samples).sum();

@@ -75,8 +75,8 @@ impl SynQueueTrial<'_> {
     /// no more than all.
     fn counted_together(&mut self) -> Option<DropBalance> {
         let counters = &self.notes.arm.server.as_ref()?.counters;
-        let of = |name: &str| counters.get(name).map_or(0, |&n| u64::try_from(n).unwrap_or(0));
-        let (counted, overflows) = (of("TcpExtListenDrops"), of("TcpExtListenOverflows"));
+        let counter = |name: &str| counters.get(name).map_or(0, |&n| u64::try_from(n).unwrap_or(0));
+        let (counted, overflows) = (counter("TcpExtListenDrops"), counter("TcpExtListenOverflows"));
         let link = &self.settings.lab.link;
         let unanswered = self.queue.opened.syns_unanswered;
         if link.loss == 0.0 && link.queue.is_none() && unanswered > counted {

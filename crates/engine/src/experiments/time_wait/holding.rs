@@ -38,7 +38,7 @@ impl TimeWaitSettings {
         forecast: &PortForecast,
         context: &Context<'_>,
     ) -> Result<u64, TrialError> {
-        let count = self.held.of(forecast.usable);
+        let count = self.held.count(forecast.usable);
         if count == 0 || self.close == CloseFirst::Never {
             return Ok(0);
         }

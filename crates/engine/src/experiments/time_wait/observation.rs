@@ -103,7 +103,7 @@ impl TimeWaitTrial<'_> {
         let grew = |name: &str| counters.get(name).copied().unwrap_or(0).max(0).unsigned_abs();
         // Nothing is divided by a time in which next to nothing happened.
         let seen = if has_enough(report) { report.moments.as_slice() } else { &[] };
-        let moments = Moments::of(seen);
+        let moments = Moments::new(seen);
         let settings = self.settings;
         let binds = !settings.sources.is_empty() && !settings.late_port;
         let chooser = if binds { Chooser::Bind } else { Chooser::Connect };
@@ -246,7 +246,7 @@ fn rate(count: u64, ns: u64) -> Option<[f64; 3]> {
 }
 
 fn idle_share(moments: &[Moment]) -> Option<f64> {
-    let sum = |of: fn(&Moment) -> u64| moments.iter().map(of).sum::<u64>();
+    let sum = |value: fn(&Moment) -> u64| moments.iter().map(value).sum::<u64>();
     let (idle, all) = (sum(|moment| moment.cpu.0), sum(|moment| moment.cpu.1));
     (all >= TICKS_MIN).then(|| idle as f64 / all as f64)
 }
@@ -256,7 +256,7 @@ struct Moments<'a>(&'a [Moment]);
 
 impl<'a> Moments<'a> {
     /// Without a last moment that is too short to divide by.
-    fn of(all: &'a [Moment]) -> Self {
+    fn new(all: &'a [Moment]) -> Self {
         match all {
             [before @ .., last] if before.last().is_some_and(|one| last.ns < one.ns / 2) => {
                 Self(before)
@@ -265,15 +265,15 @@ impl<'a> Moments<'a> {
         }
     }
 
-    fn series(&self, of: impl Fn(&Moment) -> Option<[f64; 3]>) -> Series {
+    fn series(&self, value: impl Fn(&Moment) -> Option<[f64; 3]>) -> Series {
         let mut at_ns = 0;
         let mut series = Series::default();
         for moment in self.0.iter().take(POINTS_MAX) {
             let seconds = at_ns as f64 / 1e9;
             at_ns += moment.ns;
-            series
-                .points
-                .extend(of(moment).map(|[least, mean, greatest]| [seconds, least, mean, greatest]));
+            series.points.extend(
+                value(moment).map(|[least, mean, greatest]| [seconds, least, mean, greatest]),
+            );
         }
         series
     }

@@ -53,7 +53,7 @@ pub(super) enum Held {
 
 impl Held {
     /// How many, with this number of ports for each source address.
-    pub(super) fn of(self, usable: u64) -> u64 {
+    pub(super) fn count(self, usable: u64) -> u64 {
         match self {
             Self::Count(count) => count,
             Self::Share(share) => (usable as f64 * share).round() as u64,
@@ -144,7 +144,7 @@ impl TimeWaitSettings {
     /// Connections before the measurement cannot be more than ports, and long-lived ones leave none.
     fn check_held(&self, reader: &Reader<'_>) -> Result<(), TrialError> {
         let ports = self.expected_ports().saturating_mul(self.source_count());
-        let held = self.held.of(self.expected_ports());
+        let held = self.held.count(self.expected_ports());
         if held <= ports {
             return Ok(());
         }
@@ -160,7 +160,9 @@ impl TimeWaitSettings {
     /// address.
     pub(super) fn held_ports(&self, usable: u64) -> u64 {
         match self.close {
-            CloseFirst::Client => self.held.of(usable).min(self.max_tw_buckets.unwrap_or(u64::MAX)),
+            CloseFirst::Client => {
+                self.held.count(usable).min(self.max_tw_buckets.unwrap_or(u64::MAX))
+            }
             CloseFirst::Server | CloseFirst::Never => 0,
         }
     }
@@ -245,7 +247,7 @@ fn sources(reader: &Reader<'_>, lab: &LabSpec) -> Result<Vec<IpAddr>, TrialError
         return Err(wrong("sources", &count.to_string(), why));
     }
     let binds = count > 1 || reader.typed("bind-no-port").is_some();
-    let own = binds.then(|| Addresses::of(loopback, ipv6).client);
+    let own = binds.then(|| Addresses::new(loopback, ipv6).client);
     let further = (1..count).map(|number| client_address(number as u16, ipv6));
     Ok(own.into_iter().chain(further).collect())
 }

@@ -168,8 +168,8 @@ impl Trial for TimeWaitTrial<'_> {
         let total = self.count.unwrap_or(0);
         let progress = &mut context.progress;
         // How many there will be is not always known: without a total no share of it is shown.
-        let of = |done: Done| if total == 0 { 0 } else { total.max(done.done) };
-        let tell = &mut |done: Done| progress(done, of(done));
+        let total_shown = |done: Done| if total == 0 { 0 } else { total.max(done.done) };
+        let tell = &mut |done: Done| progress(done, total_shown(done));
         let answered = hosts.client.wait(begun, context.interrupt, tell)?;
         Ok(Driven { report: answered.answer, histograms: answered.histograms })
     }

@@ -25,7 +25,7 @@ struct Held {
 
 impl Alone {
     /// Of a load without others. None: it failed.
-    pub(super) fn of(page: &Waterfall) -> Option<Self> {
+    pub(super) fn from_page(page: &Waterfall) -> Option<Self> {
         if page.failure().is_some() {
             return None;
         }

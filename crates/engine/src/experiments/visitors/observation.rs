@@ -50,9 +50,9 @@ impl VisitorTrial<'_> {
     /// Figures of pages that came whole.
     fn take_pages(&mut self, came: &Came) {
         let whole: Vec<&PageSeen> = came.pages.iter().filter(|page| page.error.is_none()).collect();
-        let mean = |pages: &[&PageSeen], of: Of| {
+        let mean = |pages: &[&PageSeen], figure: Of| {
             let count = pages.len() as u64;
-            let sum: f64 = pages.iter().map(|page| of(page)).sum();
+            let sum: f64 = pages.iter().map(|page| figure(page)).sum();
             ((count > 0).then(|| sum / count as f64), count)
         };
         let (first, next): (Vec<&PageSeen>, Vec<&PageSeen>) =
@@ -63,8 +63,8 @@ impl VisitorTrial<'_> {
             (&NEXT_PAGE_MEAN, &next, |page| page.us as f64),
             (&CONNECTIONS, &whole, |page| f64::from(page.connections)),
         ];
-        for (spec, pages, of) in figures {
-            let (value, count) = mean(pages, of);
+        for (spec, pages, figure) in figures {
+            let (value, count) = mean(pages, figure);
             self.notes.metric(spec, value, count);
         }
         let mut histogram = Histogram::new();
@@ -101,7 +101,7 @@ impl VisitorTrial<'_> {
             group
         };
         let visits = settings.visitors(self.seed).visits();
-        let alone = self.alone.as_ref().and_then(Alone::of);
+        let alone = self.alone.as_ref().and_then(Alone::from_page);
         let lab = settings.lab();
         let kept_for = lab.and_then(|lab| lab.kept_for);
         // How long a server that is not ours keeps connections is not known.

@@ -95,7 +95,7 @@ impl PoolTrial<'_> {
         }
         if let Some((class, _)) = errors.iter().max_by_key(|(_, count)| **count) {
             let class = class.clone();
-            self.notes.warn(&Warning::WarmupFailed { failed, of: *attempts, class });
+            self.notes.warn(&Warning::WarmupFailed { failed, all: *attempts, class });
         }
     }
 

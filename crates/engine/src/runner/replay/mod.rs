@@ -82,7 +82,7 @@ impl Case {
         };
         let passport =
             Passport { kernel: "Linux".to_owned(), cpus: 2, uid: 1000, ..Passport::default() };
-        let schedule = Schedule::of(&study)?;
+        let schedule = Schedule::from_study(&study)?;
         run_on(hosts, passport, schedule, &options, &Interrupt::new(), &mut |_| {})?;
         Ok(Record::read(&options.record).unwrap())
     }
@@ -104,7 +104,7 @@ fn kept(record: &Record) -> Value {
 ///
 /// Errors: the run is not as recorded.
 fn replayed(case: &Case, settings: Settings, script: Script) -> Result<Value, String> {
-    let replay = Replay::of(script);
+    let replay = Replay::new(script);
     let record = case.record(settings, &replay);
     replay.end()?;
     Ok(kept(&record.unwrap()))
@@ -146,24 +146,24 @@ fn every_experiment_has_a_recorded_run() {
 
 #[test]
 fn an_order_that_changed_is_named_with_the_field_and_both_values() {
-    let of = |case, setting| {
+    let wanted = |case, setting| {
         let text = departure(case, setting);
         text.split_once("the trial wants to ").unwrap().1.to_owned()
     };
     assert_eq!(
-        of(case("connect"), ("count", "13")),
+        wanted(case("connect"), ("count", "13")),
         "open-connections to the client: count is 13; recorded: 12"
     );
     assert_eq!(
-        of(case("http"), ("connections", "3")),
+        wanted(case("http"), ("connections", "3")),
         "serve to the server: connections is 3; recorded: 2"
     );
     assert_eq!(
-        of(case("keepalive"), ("sockets", "6")),
+        wanted(case("keepalive"), ("sockets", "6")),
         "make to the server: Listen.sockets is 5; recorded: 4"
     );
     assert_eq!(
-        of(case("connect"), ("link", "rtt=3ms")),
+        wanted(case("connect"), ("link", "rtt=3ms")),
         "make a lab: link is \"rtt=3ms\"; recorded: \"rtt=2ms\""
     );
 }
@@ -180,14 +180,14 @@ fn an_order_too_many_and_one_too_few_are_named() {
 #[test]
 fn a_recording_that_is_too_short_or_too_long_is_not_replayed() {
     let connect = case("connect");
-    let of = |text: &str| {
+    let refused = |text: &str| {
         replayed(connect, connect.settings(), Script::parse(text).unwrap()).unwrap_err()
     };
     let text = connect.script().to_string();
     let (whole, last) = text.trim_end().rsplit_once('\n').unwrap();
-    let short = of(whole);
+    let short = refused(whole);
     assert!(short.contains("wait for the server; the recording is over"), "{short}");
-    let long = of(&format!("{text}{last}\n"));
+    let long = refused(&format!("{text}{last}\n"));
     assert!(long.ends_with("of the recording follows: answer from the server"), "{long}");
 }
 
@@ -197,7 +197,7 @@ fn an_answer_that_is_changed_changes_the_judgement_and_the_trial_is_repeated() {
     let text = connect.script().to_string();
     let dropped = text.replace("\"unwanted_drops\":0", "\"unwanted_drops\":3");
     assert_ne!(dropped, text);
-    let replay = Replay::of(Script::parse(&dropped).unwrap());
+    let replay = Replay::new(Script::parse(&dropped).unwrap());
     let record = connect.record(connect.settings(), &replay).unwrap();
     let [first, second] = record.trials().collect::<Vec<_>>().try_into().unwrap();
     assert_eq!(first.invalid.as_deref(), Some("the lab itself dropped packets unintentionally"));

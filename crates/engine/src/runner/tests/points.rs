@@ -465,12 +465,12 @@ fn what_merged_records_were_merged_with_goes_on_to_hold() {
 fn doubts_about_other_arms_are_not_taken_for_one() {
     let entry =
         |what: &str| Warning::FailuresDiffer { what: what.into(), a: 0.25, b: 0.0 }.entry(None);
-    let of = |what: &str| Summary { warnings: vec![entry(what)], ..Summary::default() };
+    let warned = |what: &str| Summary { warnings: vec![entry(what)], ..Summary::default() };
     let folder = Folder::new();
     let record = merged(&[folder.point(0, 0.8), folder.point(1, 0.8)]);
-    let own = [of("backlog 4 against 8"), of("backlog 16 against 8")];
+    let own = [warned("backlog 4 against 8"), warned("backlog 16 against 8")];
     assert_eq!(super::super::listing::warnings(&record.points, &own).len(), 2);
-    let own = [of("backlog 4 against 8"), of("backlog 4 against 8")];
+    let own = [warned("backlog 4 against 8"), warned("backlog 4 against 8")];
     assert_eq!(super::super::listing::warnings(&record.points, &own).len(), 1);
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Joined {
 pub(super) fn rewrite(from: &File, aside: &File, to: &File, looks: u32) -> io::Result<Joined> {
     let (named, intervals) = join_states(from, aside, looks)?;
     let mut out = BufWriter::with_capacity(1 << 16, to);
-    let mut lines = Lines::of(from)?;
+    let mut lines = Lines::new(from)?;
     while let Some(raw) = lines.raw().map_err(|error| unreadable(&error))? {
         let described = [&b"{\"line\":\"listener\""[..], b"{\"line\":\"diagnosis\""];
         let keep = if raw.starts_with(super::HEADER) {
@@ -63,7 +63,7 @@ fn join_states(from: &File, aside: &File, looks: u32) -> io::Result<(BTreeSet<u3
         out.write_all(b"\n")
     };
     let mut open: Option<Interval> = None;
-    let mut lines = Lines::of(from)?;
+    let mut lines = Lines::new(from)?;
     while let Some(line) = lines.parsed().map_err(|error| unreadable(&error))? {
         let WatchLine::State(interval) = line else { continue };
         open = match open.take() {

@@ -81,7 +81,7 @@ impl WatchRecord {
         if self.file.metadata()?.len() > RECORD_MAX {
             return Err(WatchReadError::TooLarge);
         }
-        Ok(Lines::of(&self.file)?)
+        Ok(Lines::new(&self.file)?)
     }
 
     /// What it says as a whole.
@@ -136,7 +136,7 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn of(mut file: &'a File) -> io::Result<Self> {
+    pub(super) fn new(mut file: &'a File) -> io::Result<Self> {
         file.seek(SeekFrom::Start(0))?;
         let from = BufReader::with_capacity(1 << 16, file);
         Ok(Self { from, number: 0, bytes: Vec::new(), cut: false })

@@ -37,7 +37,7 @@ struct Played {
 
 impl Replay {
     /// Of this conversation.
-    pub fn of(script: Script) -> Self {
+    pub fn new(script: Script) -> Self {
         Self(Arc::new(Mutex::new(Played { script, over: 0, now_ns: 0, departure: None })))
     }
 

@@ -99,7 +99,7 @@ pub(super) struct ClientTime {
 
 impl ClientTime {
     /// Asks some times, and believes the quickest answer.
-    pub(super) fn of(client: &mut Handle) -> Result<Self, LabError> {
+    pub(super) fn ask(client: &mut Handle) -> Result<Self, LabError> {
         let mut exchanges = Vec::new();
         for _ in 0..TIMES_ASKED {
             let t1 = monotonic_ns();

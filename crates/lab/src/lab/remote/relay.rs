@@ -243,8 +243,8 @@ impl<I: Read + AsFd, O: Write + AsFd> Relay<I, O> {
         let takes = self.session.outgoing().len() < QUEUED_MAX;
         let near = self.near.as_ref();
         let wanted = [
-            Wanted::of(self.input.as_fd()).to_read(reads),
-            Wanted::of(self.output.as_fd()).to_write(!self.session.outgoing().is_empty()),
+            Wanted::new(self.input.as_fd()).to_read(reads),
+            Wanted::new(self.output.as_fd()).to_write(!self.session.outgoing().is_empty()),
             Wanted::maybe(near.map(|near| near.stream.as_fd()))
                 .to_read(takes)
                 .to_write(near.is_some_and(|near| !near.held.is_empty())),

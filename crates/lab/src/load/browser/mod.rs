@@ -154,9 +154,9 @@ pub fn run(order: &LoadPage, channel: &mut Channel) -> Result<Visit, LoadError> 
 /// Errors: a sentence for the user. A missing program is named with its Debian package, one that fails
 /// is quoted. A page that cannot be loaded is no error: its requests have failed.
 fn loaded(wanted: &Wanted, channel: &mut Channel) -> Result<Loaded, LoadError> {
-    let page = Address::of(&wanted.url)?;
+    let page = Address::parse(&wanted.url)?;
     if let Some((url, _)) = &wanted.second {
-        Address::of(url)?;
+        Address::parse(url)?;
     }
     let mut trusted = match &wanted.certificates {
         Some(file) => key::of_file(file).map_err(LoadError::Refused)?,
@@ -431,7 +431,7 @@ struct Address {
 
 impl Address {
     /// Errors: not a URL of a page, in a sentence.
-    fn of(url: &str) -> Result<Self, LoadError> {
+    fn parse(url: &str) -> Result<Self, LoadError> {
         let refused = |why: &str| {
             let url = tcptoll_model::printable::line(url);
             LoadError::Refused(format!("{url}: {why}; use http://host/path or https://host/path"))
@@ -470,16 +470,19 @@ mod tests {
 
     #[test]
     fn a_url_gives_host_and_scheme_and_the_page_of_the_warm_up_has_the_same() {
-        let page = Address::of("https://Page.test:8443/a?b=//c").unwrap();
+        let page = Address::parse("https://Page.test:8443/a?b=//c").unwrap();
         assert_eq!(page, Address { tls: true, host: "page.test".to_owned() });
         assert_eq!(page.warm_url(9), "https://page.test:9/");
-        assert_eq!(Address::of("http://[fd00::1]:80/").unwrap().warm_url(9), "http://[fd00::1]:9/");
+        assert_eq!(
+            Address::parse("http://[fd00::1]:80/").unwrap().warm_url(9),
+            "http://[fd00::1]:9/"
+        );
     }
 
     #[test]
     fn a_url_that_would_change_the_rules_for_names_is_refused() {
         for url in ["page", "file:///etc/passwd", "http://a,MAP * b/", "http:///x", "http://a/\n"] {
-            let error = Address::of(url).unwrap_err().to_string();
+            let error = Address::parse(url).unwrap_err().to_string();
             assert!(error.contains("use http://host/path"), "{error}");
         }
     }

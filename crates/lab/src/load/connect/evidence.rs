@@ -33,7 +33,7 @@ pub(super) struct Evidence {
 
 impl Evidence {
     /// Of a load that asks for it.
-    pub(super) fn of(load: &ConnectLoad) -> Option<Self> {
+    pub(super) fn for_load(load: &ConnectLoad) -> Option<Self> {
         let times = |ns: &[u64]| ns.iter().copied().map(Duration::from_nanos).collect::<Vec<_>>();
         load.evidence.then(|| Self {
             opened: Opened {
@@ -97,7 +97,7 @@ impl Evidence {
     }
 
     fn outcome(&mut self, name: &'static str, took_ns: u64) {
-        if let Some((_, times)) = self.outcomes.iter_mut().find(|(of, _)| *of == name) {
+        if let Some((_, times)) = self.outcomes.iter_mut().find(|(outcome, _)| *outcome == name) {
             times.record_ns(took_ns);
         } else {
             let mut times = Histogram::new();

@@ -99,9 +99,9 @@ fn a_refused_connection_frees_its_slot() {
 fn several_servers_take_turns_or_each_further_one_gets_a_connection_at_times() {
     let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let turns = ConnectLoad { further: vec![at(2), at(3)], ..load(at(1)) };
-    let mut targets = Targets::of(&turns, 0);
+    let mut targets = Targets::new(&turns, 0);
     assert_eq!((0..5).map(|now| targets.next(now)).collect::<Vec<_>>(), [0, 1, 2, 0, 1]);
-    let mut targets = Targets::of(&ConnectLoad { further_every_ns: 100, ..turns }, 0);
+    let mut targets = Targets::new(&ConnectLoad { further_every_ns: 100, ..turns }, 0);
     let places: Vec<usize> =
         [0, 10, 20, 99, 100, 110, 115, 120].map(|now| targets.next(now)).into();
     assert_eq!(places, [1, 2, 0, 0, 1, 2, 0, 0]);

@@ -117,7 +117,7 @@ impl<'a, D: Driver> Client<'a, D> {
     ) -> Self {
         let slots = pace.slots() as u32;
         let mut tally = Tally::new(pace.planned_ns());
-        tally.groups = Groups::of(&shared.groups, pace.planned_ns());
+        tally.groups = Groups::from_groups(&shared.groups, pace.planned_ns());
         Self {
             load,
             shared,

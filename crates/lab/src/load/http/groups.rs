@@ -53,7 +53,7 @@ impl Groups {
     /// Of requests in these groups. `window_ns`: length of the window, where it is known before.
     ///
     /// None: requests are not grouped.
-    pub(super) fn of(groups: &[u8], window_ns: Option<u64>) -> Option<Self> {
+    pub(super) fn from_groups(groups: &[u8], window_ns: Option<u64>) -> Option<Self> {
         let used: BTreeSet<u8> = groups.iter().copied().collect();
         let count = usize::from(*used.last()?) + 1;
         let window_ns = window_ns.unwrap_or(0);
@@ -61,7 +61,7 @@ impl Groups {
         Some(Self { all, used, begun_ns: u64::MAX })
     }
 
-    /// The group of this number, which is one of those given to [`Groups::of`].
+    /// The group of this number, which is one of those given to [`Groups::from_groups`].
     pub(super) fn group(&mut self, number: u8) -> &mut Group {
         &mut self.all[usize::from(number)]
     }
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn slices_count_by_when_a_request_was_due_and_completions_by_when_they_came() {
         // 200 slices of 10 ns.
-        let mut groups = Groups::of(&[1, 0, 1], Some(2_000)).unwrap();
+        let mut groups = Groups::from_groups(&[1, 0, 1], Some(2_000)).unwrap();
         let group = groups.group(1);
         group.due(19);
         group.ok(19, 500);
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn threads_add_up_and_groups_without_requests_are_not_reported() {
         let one = |latency_ns, begun_ns| {
-            let mut groups = Groups::of(&[3, 3], Some(2_000)).unwrap();
+            let mut groups = Groups::from_groups(&[3, 3], Some(2_000)).unwrap();
             groups.group(3).due(0);
             groups.group(3).ok(0, latency_ns);
             groups.begun(begun_ns);
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(only.slices[0].latency_ns, Some([50, 120, 70]));
         let [(name, latency)] = all.into_histograms().collect::<Vec<_>>().try_into().unwrap();
         assert_eq!((name, latency.count()), ("latency_group_3", 2));
-        assert!(Groups::of(&[], Some(1)).is_none());
+        assert!(Groups::from_groups(&[], Some(1)).is_none());
     }
 
     #[test]

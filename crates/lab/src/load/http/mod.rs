@@ -81,9 +81,9 @@ pub fn run(load: &HttpLoad, requests: &str, channel: &mut Channel) -> Result<Don
     let mut seen = Look::default();
     let look = || seen = Look::now();
     let tallies = if ringed {
-        threads::run(&shared.team, channel, |of| part(load, &shared, of, Uring::new), look)
+        threads::run(&shared.team, channel, |thread| part(load, &shared, thread, Uring::new), look)
     } else {
-        threads::run(&shared.team, channel, |of| part(load, &shared, of, Epoll::new), look)
+        threads::run(&shared.team, channel, |thread| part(load, &shared, thread, Epoll::new), look)
     }?;
     let mut tallies = tallies.into_iter();
     let mut tally = tallies.next().ok_or_else(|| LoadError::Refused("no thread ran".into()))?;
@@ -137,7 +137,10 @@ impl Look {
         let of_one = SockDiag::open().ok().and_then(|mut diag| diag.tcp_info(1).ok());
         Self {
             resident_bytes: cpu::rss_bytes(),
-            tcp_info: of_one.and_then(|mut of| of.pop()).map(|(.., info)| info).unwrap_or_default(),
+            tcp_info: of_one
+                .and_then(|mut found| found.pop())
+                .map(|(.., info)| info)
+                .unwrap_or_default(),
             socket_bytes: socket_memory().ok().and_then(|(_, bytes)| bytes),
         }
     }

@@ -280,8 +280,8 @@ fn add(ours: &mut BTreeMap<String, u64>, theirs: &BTreeMap<String, u64>) {
 /// Of threads side by side: what all did, over the longest of their windows.
 fn rates(ours: &Rates, theirs: &Rates) -> Rates {
     let window_ns = ours.window_ns.max(theirs.window_ns);
-    let both = |of: fn(&Rates) -> f64| {
-        let within = |rates: &Rates| of(rates) * rates.window_ns as f64;
+    let both = |rate: fn(&Rates) -> f64| {
+        let within = |rates: &Rates| rate(rates) * rates.window_ns as f64;
         (within(ours) + within(theirs)) / window_ns.max(1) as f64
     };
     Rates {
@@ -311,14 +311,14 @@ mod tests {
 
     #[test]
     fn threads_that_ended_at_different_times_have_one_rate_over_the_longest_window() {
-        let of = |requests: u64, window_ns: u64| {
+        let measured = |requests: u64, window_ns: u64| {
             let completed = Completed { requests, shares: requests as f64, ..<_>::default() };
             completed.rates(window_ns, 1)
         };
-        let both = rates(&of(100, 10_000_000), &of(100, 2_000_000_000));
+        let both = rates(&measured(100, 10_000_000), &measured(100, 2_000_000_000));
         assert_eq!((both.completed, both.window_ns), (200, 2_000_000_000));
         assert!((both.requests_per_s - 100.0).abs() < 1e-9, "{both:?}");
-        let side_by_side = rates(&of(100, 1_000_000_000), &of(50, 1_000_000_000));
+        let side_by_side = rates(&measured(100, 1_000_000_000), &measured(50, 1_000_000_000));
         assert!((side_by_side.requests_per_s - 150.0).abs() < 1e-9, "{side_by_side:?}");
     }
 }

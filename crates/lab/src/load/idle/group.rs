@@ -166,9 +166,10 @@ fn shares(spec: IdleSpec) -> Result<Vec<IdleSpec>, String> {
             (0..count).map(one).collect()
         }
         IdleSpec::Connect { to, bind, rate_per_s, congestion } => {
-            let part = |number: u64, of: u64| of * (number + 1) / count - of * number / count;
+            let part =
+                |number: u64, total: u64| total * (number + 1) / count - total * number / count;
             let one = |number| IdleSpec::Connect {
-                to: to.iter().map(|&(at, of)| (at, part(number, of))).collect(),
+                to: to.iter().map(|&(at, total)| (at, part(number, total))).collect(),
                 bind: bind.clone(),
                 rate_per_s: rate_per_s.map(|rate| rate / count as f64),
                 congestion: congestion.clone(),

@@ -242,7 +242,7 @@ impl Keeper {
     }
 
     fn orders() -> Orders<Self> {
-        Orders::of("keeper")
+        Orders::new("keeper")
             .on(|keeper: &mut Self, check: Check, _| {
                 let at_ns = monotonic_ns();
                 keeper.checks = Checks::new(check);

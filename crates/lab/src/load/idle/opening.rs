@@ -97,7 +97,7 @@ impl Opening {
             .max_by(|(_, a), (_, b)| left(a).total_cmp(&left(b)))?;
         target.left -= 1;
         self.in_flight += 1;
-        let options = self.sources.of(self.pace.begun());
+        let options = self.sources.options(self.pace.begun());
         self.pace.begin(now_ns);
         let due_ns = if self.pace.is_open() { due_ns } else { now_ns };
         Some(Next { at: target.at, address: &target.address, options, kind: kind as u8, due_ns })

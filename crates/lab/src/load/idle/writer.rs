@@ -76,7 +76,7 @@ impl Writer {
     pub(super) fn serve(mut self, channel: &mut Channel) -> Result<(), LoadError> {
         self.driver.heed(&*channel)?;
         channel.answer::<Make>(&Made { listening: Vec::new(), at_ns: self.begun_ns })?;
-        let orders = Orders::of("writer").on(|writer: &mut Self, Look, _| Ok(writer.look())).on(
+        let orders = Orders::new("writer").on(|writer: &mut Self, Look, _| Ok(writer.look())).on(
             |writer, Rest, _| {
                 let at_ns = monotonic_ns();
                 writer.resting = true;

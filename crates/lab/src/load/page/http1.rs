@@ -169,7 +169,7 @@ impl Response {
         let progress =
             self.reader.feed(input, &LIMITS, &mut |piece| content.extend_from_slice(piece));
         if let (false, Some(head)) = (had_head, self.reader.head()) {
-            let fields = Fields::of(&std::mem::take(&mut self.head));
+            let fields = Fields::parse(&std::mem::take(&mut self.head));
             let Some(decoder) = Decoder::named(&fields.encoding) else {
                 let words = format!("unknown content encoding {}", fields.encoding);
                 return Read::Failed("malformed", words);
@@ -212,7 +212,7 @@ struct Fields {
 
 impl Fields {
     /// Of bytes that begin with heads, interim ones too; the reader has found them well formed.
-    fn of(mut bytes: &[u8]) -> Self {
+    fn parse(mut bytes: &[u8]) -> Self {
         let mut fields = Self::default();
         loop {
             let mut room = [httparse::EMPTY_HEADER; FIELDS];

@@ -53,7 +53,7 @@ const THREADS_ENDED: u64 = 0;
 pub fn run(order: &HoldPorts, channel: &mut Channel) -> Result<PortsHeld, LoadError> {
     let begun_ns = monotonic_ns();
     let shared = Shared::default();
-    let mut candidates = Candidates::of(order);
+    let mut candidates = Candidates::new(order);
     let mut wanted = order.count;
     let mut time_wait = Vec::new();
     for _ in 0..ROUNDS_MAX {
@@ -79,7 +79,7 @@ pub fn run(order: &HoldPorts, channel: &mut Channel) -> Result<PortsHeld, LoadEr
 struct Candidates(Vec<(u16, Option<IpAddr>)>);
 
 impl Candidates {
-    fn of(order: &HoldPorts) -> Self {
+    fn new(order: &HoldPorts) -> Self {
         let (low, high) = order.range;
         // connect(2) begins with the parity of the lowest port, bind(2) with the other one.
         let first = if order.late_port { low % 2 } else { (low + 1) % 2 };
@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn ports(order: &HoldPorts) -> Vec<u16> {
-        Candidates::of(order).0.iter().map(|(port, _)| *port).collect()
+        Candidates::new(order).0.iter().map(|(port, _)| *port).collect()
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(ports(&two), [10, 10, 12, 12, 14, 14, 11, 11, 13, 13]);
         let held: Vec<SocketAddr> =
             ["10.0.0.1:10", "10.0.0.3:12"].iter().map(|end| end.parse().unwrap()).collect();
-        let free = |order: &HoldPorts| Candidates::of(order).without(&held).0;
+        let free = |order: &HoldPorts| Candidates::new(order).without(&held).0;
         let of_two: Vec<_> = free(&two).iter().map(|(port, _)| *port).collect();
         assert_eq!(of_two, [10, 12, 14, 14, 11, 11, 13, 13]);
         assert_eq!(free(&two)[0].1.unwrap().to_string(), "10.0.0.3");

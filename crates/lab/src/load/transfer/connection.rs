@@ -68,7 +68,7 @@ impl Load<'_> {
         self.begun_ns = Some(monotonic_ns());
         for number in 0..connections {
             self.report.attempts += 1;
-            let made = Tcp::client(target, sources.of(u64::from(number))).and_then(|tcp| {
+            let made = Tcp::client(target, sources.options(u64::from(number))).and_then(|tcp| {
                 prepare(&tcp, &self.flow.sockets)?;
                 let begun = tcp.connect(&address)?;
                 Ok((tcp, begun))

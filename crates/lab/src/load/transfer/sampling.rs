@@ -85,16 +85,16 @@ impl Sampler {
         let edges = self.began.iter().chain(&self.ended);
         let inside: Vec<&PathSample> =
             self.samples.iter().filter(|s| s.in_window).chain(edges).map(|s| &s.info).collect();
-        let of = |value: &dyn Fn(&PathSample) -> Option<f64>| median(&inside, value);
+        let median_of = |value: &dyn Fn(&PathSample) -> Option<f64>| median(&inside, value);
         let in_flight = |info: &PathSample| in_flight_bytes(info, syn_counted);
         let limited: Vec<bool> =
             inside.iter().filter_map(|info| info.delivery_rate_app_limited).collect();
         let application_share = (!limited.is_empty())
             .then(|| limited.iter().filter(|&&yes| yes).count() as f64 / limited.len() as f64);
-        let share = |of: fn(&PathSample) -> Option<u64>| {
+        let share = |time_us: fn(&PathSample) -> Option<u64>| {
             let (began, ended) = (self.began.as_ref()?, self.ended.as_ref()?);
             let window_us = ended.at_ns.saturating_sub(began.at_ns) as f64 / 1e3;
-            let us = of(&ended.info)?.saturating_sub(of(&began.info)?) as f64;
+            let us = time_us(&ended.info)?.saturating_sub(time_us(&began.info)?) as f64;
             // The kernel counts in ticks of its own (jiffies), which may exceed a short window.
             (window_us > 0.0).then(|| (us / window_us).min(1.0))
         };
@@ -108,13 +108,13 @@ impl Sampler {
             receive_window_share: share(|info| info.rwnd_limited_us),
             send_buffer_share: share(|info| info.sndbuf_limited_us),
             application_share,
-            peer_window_bytes: of(&|info| info.snd_wnd_bytes.map(f64::from)),
-            congestion_window_bytes: of(&|info| Some(congestion_window_bytes(info))),
-            in_flight_bytes: of(&|info| Some(in_flight(info))),
+            peer_window_bytes: median_of(&|info| info.snd_wnd_bytes.map(f64::from)),
+            congestion_window_bytes: median_of(&|info| Some(congestion_window_bytes(info))),
+            in_flight_bytes: median_of(&|info| Some(in_flight(info))),
             in_flight_max_bytes: inside.iter().map(|info| in_flight(info)).reduce(f64::max),
             segment_bytes: last.map(|info| f64::from(info.snd_mss_bytes)),
             min_rtt_us: last.and_then(|info| info.min_rtt_us).map(f64::from),
-            rtt_us: of(&|info| (info.rtt_us > 0).then(|| f64::from(info.rtt_us))),
+            rtt_us: median_of(&|info| (info.rtt_us > 0).then(|| f64::from(info.rtt_us))),
             retransmitted_segments: retransmitted(&self.ended)
                 .saturating_sub(retransmitted(&self.began)),
         }
@@ -126,7 +126,7 @@ impl Sampler {
         first_ns: u64,
         syn_counted: bool,
     ) -> impl Iterator<Item = (String, Series)> {
-        let of = |value: &dyn Fn(&PathSample) -> f64| {
+        let series_of = |value: &dyn Fn(&PathSample) -> f64| {
             let mut series = SeriesBuilder::new(POINTS);
             for sample in &self.samples {
                 let at = Duration::from_nanos(sample.at_ns.saturating_sub(first_ns));
@@ -135,9 +135,9 @@ impl Sampler {
             series.build()
         };
         let series = [
-            ("rtt_us", of(&|info| f64::from(info.rtt_us))),
-            ("congestion_window_bytes", of(&congestion_window_bytes)),
-            ("in_flight_bytes", of(&|info| in_flight_bytes(info, syn_counted))),
+            ("rtt_us", series_of(&|info| f64::from(info.rtt_us))),
+            ("congestion_window_bytes", series_of(&congestion_window_bytes)),
+            ("in_flight_bytes", series_of(&|info| in_flight_bytes(info, syn_counted))),
         ];
         series.into_iter().map(|(name, series)| (name.to_owned(), series))
     }
@@ -166,8 +166,8 @@ fn in_flight_bytes(info: &PathSample, syn_counted: bool) -> f64 {
 }
 
 /// The median of what some samples have; of an even number the mean of the middle two.
-fn median(samples: &[&PathSample], of: &dyn Fn(&PathSample) -> Option<f64>) -> Option<f64> {
-    let mut values: Vec<f64> = samples.iter().filter_map(|info| of(info)).collect();
+fn median(samples: &[&PathSample], value: &dyn Fn(&PathSample) -> Option<f64>) -> Option<f64> {
+    let mut values: Vec<f64> = samples.iter().filter_map(|info| value(info)).collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() % 2 {

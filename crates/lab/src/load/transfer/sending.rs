@@ -252,12 +252,12 @@ mod tests {
 
     #[test]
     fn a_block_has_as_many_whole_messages_as_fit_and_at_least_one() {
-        let of = |composer: Composer| (composer.block_messages, composer.unit_messages);
-        assert_eq!(of(composer(300, Coalesce::None, 1_000)), (1, 1));
-        assert_eq!(of(composer(300, Coalesce::More, 1_000)), (3, 1));
-        assert_eq!(of(composer(300, Coalesce::Buffer, 1_000)), (3, 3));
-        assert_eq!(of(composer(3_000, Coalesce::Gather, 1_000)), (1, 1));
-        assert_eq!(of(composer(1, Coalesce::Gather, 4_096)), (1_024, 1_024), "UIO_MAXIOV");
+        let messages = |composer: Composer| (composer.block_messages, composer.unit_messages);
+        assert_eq!(messages(composer(300, Coalesce::None, 1_000)), (1, 1));
+        assert_eq!(messages(composer(300, Coalesce::More, 1_000)), (3, 1));
+        assert_eq!(messages(composer(300, Coalesce::Buffer, 1_000)), (3, 3));
+        assert_eq!(messages(composer(3_000, Coalesce::Gather, 1_000)), (1, 1));
+        assert_eq!(messages(composer(1, Coalesce::Gather, 4_096)), (1_024, 1_024), "UIO_MAXIOV");
     }
 
     #[test]

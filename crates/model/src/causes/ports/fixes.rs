@@ -175,7 +175,7 @@ pub(super) fn advice(summary: &Summary, cause: &str) -> Vec<Advice> {
         })?;
         Some((well, proof(summary, cause, ill, well)))
     };
-    let of = |fix: Fix, (well, proof): (&Arm, String)| Advice {
+    let advise = |fix: Fix, (well, proof): (&Arm, String)| Advice {
         cause: cause.to_owned(),
         change: fix.change(well),
         cost: fix.cost().to_owned(),
@@ -183,7 +183,7 @@ pub(super) fn advice(summary: &Summary, cause: &str) -> Vec<Advice> {
         proof: Some(proof),
     };
     let proven: Vec<Advice> =
-        ALL.into_iter().filter_map(|fix| proof_of(fix).map(|proof| of(fix, proof))).collect();
+        ALL.into_iter().filter_map(|fix| proof_of(fix).map(|proof| advise(fix, proof))).collect();
     if proven.is_empty() { vec![unproven(cause)] } else { proven }
 }
 
@@ -252,10 +252,10 @@ fn proof(summary: &Summary, cause: &str, ill: &Arm, well: &Arm) -> String {
 
 /// The ratio of a metric with its interval, where the run has it: ` (0.0085×, 95 % CI 0.008–0.009)`.
 fn interval(summary: &Summary, metric: &str, ill: &Arm, well: &Arm) -> String {
-    let of = |one: &&crate::record::Comparison| {
+    let is_of_the_pair = |one: &&crate::record::Comparison| {
         one.metric == metric && one.a == well.name && one.b == ill.name
     };
-    let found = summary.comparisons.iter().find(of);
+    let found = summary.comparisons.iter().find(is_of_the_pair);
     let with_interval = found.and_then(|one| one.ratio.zip(one.ci95));
     with_interval.map_or_else(String::new, |(ratio, [low, high])| {
         format!(" ({}×, 95 % CI {}–{})", short(ratio), short(low), short(high))
@@ -295,7 +295,7 @@ mod tests {
 
     fn advised(arms: Vec<Arm>) -> Vec<Advice> {
         let mut summary = crate::answer::tests::summary();
-        summary.causes = arms.iter().filter_map(|arm| PORTS_SEARCH_SLOW.of(arm)).collect();
+        summary.causes = arms.iter().filter_map(|arm| PORTS_SEARCH_SLOW.explain(arm)).collect();
         summary.arms = arms;
         let ci95 = Some([0.0081, 0.0087]);
         let (a, b) = ("two".to_owned(), "one".to_owned());
@@ -347,7 +347,7 @@ mod tests {
         let mut failing = with("failing", &[("reuse", "server-close")], 7.0);
         failing.ok = 99;
         let mut summary = crate::answer::tests::summary();
-        summary.causes.extend(LOCAL_PORTS_SCARCE.of(&ill));
+        summary.causes.extend(LOCAL_PORTS_SCARCE.explain(&ill));
         summary.arms = vec![ill, well, failing];
         let advice = LOCAL_PORTS_SCARCE.advice(&summary, None);
         assert_eq!(advice.len(), 1, "{advice:?}");

@@ -137,7 +137,7 @@ fn observed(arm: &Arm, queues: &Queues) -> Finding {
     if let Some(share) = listener.dropping_share() {
         note("dropping_share", share.into());
     }
-    if let (Some(overflow), Some(hit)) = (Overflow::of(arm, listener), hit_by(arm)) {
+    if let (Some(overflow), Some(hit)) = (Overflow::judge(arm, listener), hit_by(arm)) {
         note("overflow", overflow.name().into());
         note("delayed_or_failed", hit.into());
         text.push(severity(overflow, hit, arm.attempts, listener));
@@ -429,6 +429,6 @@ mod tests {
     fn a_queue_that_was_full_and_turned_nobody_away_is_no_cause() {
         let mut spared = Arm { rungs: vec![0, 0], ..arm() };
         spared.server = Some(HostSummary::default());
-        assert!(causes::of(&spared, &[&ACCEPT_QUEUE_FULL]).is_empty());
+        assert!(causes::supported(&spared, &[&ACCEPT_QUEUE_FULL]).is_empty());
     }
 }

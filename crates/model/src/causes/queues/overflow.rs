@@ -50,7 +50,7 @@ impl Overflow {
     /// How the overflow of a listener was.
     ///
     /// None: there are neither connections nor samples to judge by.
-    pub fn of(arm: &Arm, listener: &ListenerQueue) -> Option<Self> {
+    pub fn judge(arm: &Arm, listener: &ListenerQueue) -> Option<Self> {
         let hit = hit_by(arm).map(|hit| hit as f64 / arm.attempts as f64);
         let (full, dropping) = (listener.full_share(), listener.dropping_share());
         if hit.is_none() && full.is_none() && dropping.is_none() {
@@ -141,16 +141,16 @@ mod tests {
         ListenerQueue { samples, full_samples, slices, dropping_slices, ..<_>::default() }
     }
 
-    fn of(hit: u64, full_samples: u64, dropping_slices: u64) -> Option<Overflow> {
-        Overflow::of(&arm(hit), &listener(full_samples, dropping_slices))
+    fn judged(hit: u64, full_samples: u64, dropping_slices: u64) -> Option<Overflow> {
+        Overflow::judge(&arm(hit), &listener(full_samples, dropping_slices))
     }
 
     #[test]
     fn an_overflow_is_rare_only_where_connections_samples_and_slices_all_say_so() {
-        assert_eq!(of(100, 100, 2), Some(Overflow::Rare), "1 of 1,000, 1 of 20, 1 of 100");
-        assert_eq!(of(101, 100, 2), Some(Overflow::Bursts), "one connection more");
-        assert_eq!(of(100, 101, 2), Some(Overflow::Bursts), "one full sample more");
-        assert_eq!(of(100, 100, 3), Some(Overflow::Bursts), "one slice more");
+        assert_eq!(judged(100, 100, 2), Some(Overflow::Rare), "1 of 1,000, 1 of 20, 1 of 100");
+        assert_eq!(judged(101, 100, 2), Some(Overflow::Bursts), "one connection more");
+        assert_eq!(judged(100, 101, 2), Some(Overflow::Bursts), "one full sample more");
+        assert_eq!(judged(100, 100, 3), Some(Overflow::Bursts), "one slice more");
     }
 
     #[test]
@@ -162,25 +162,25 @@ mod tests {
             full_samples: 2,
             ..ListenerQueue::default()
         };
-        assert_eq!(Overflow::of(&arm(100), &short(1)), Some(Overflow::Rare));
-        assert_eq!(Overflow::of(&arm(100), &short(2)), Some(Overflow::Bursts));
+        assert_eq!(Overflow::judge(&arm(100), &short(1)), Some(Overflow::Rare));
+        assert_eq!(Overflow::judge(&arm(100), &short(2)), Some(Overflow::Bursts));
     }
 
     #[test]
     fn an_overflow_lasts_from_half_of_the_samples_and_half_of_the_slices_on() {
-        assert_eq!(of(40_000, 1_000, 100), Some(Overflow::Lasting));
-        assert_eq!(of(40_000, 999, 100), Some(Overflow::Bursts));
-        assert_eq!(of(40_000, 1_000, 99), Some(Overflow::Bursts));
+        assert_eq!(judged(40_000, 1_000, 100), Some(Overflow::Lasting));
+        assert_eq!(judged(40_000, 999, 100), Some(Overflow::Bursts));
+        assert_eq!(judged(40_000, 1_000, 99), Some(Overflow::Bursts));
     }
 
     #[test]
     fn what_was_not_measured_decides_nothing() {
         let unseen = ListenerQueue::default();
-        assert_eq!(Overflow::of(&Arm::default(), &unseen), None);
-        assert_eq!(Overflow::of(&arm(40_000), &unseen), Some(Overflow::Bursts));
-        assert_eq!(Overflow::of(&arm(1), &unseen), Some(Overflow::Rare));
+        assert_eq!(Overflow::judge(&Arm::default(), &unseen), None);
+        assert_eq!(Overflow::judge(&arm(40_000), &unseen), Some(Overflow::Bursts));
+        assert_eq!(Overflow::judge(&arm(1), &unseen), Some(Overflow::Rare));
         let dropping = ListenerQueue { slices: 200, dropping_slices: 150, ..unseen };
-        assert_eq!(Overflow::of(&Arm::default(), &dropping), Some(Overflow::Lasting));
+        assert_eq!(Overflow::judge(&Arm::default(), &dropping), Some(Overflow::Lasting));
     }
 
     #[test]

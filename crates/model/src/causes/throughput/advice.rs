@@ -43,7 +43,7 @@ impl One<'_> {
 fn all(summary: &Summary) -> Vec<One<'_>> {
     let of_arm = |arm| -> Option<_> {
         let transfer = transfer_of(arm)?;
-        Some(Direction::of(transfer).filter_map(move |(direction, way)| {
+        Some(Direction::used_in(transfer).filter_map(move |(direction, way)| {
             let goodput = way.goodput_bytes_per_s()?;
             Some(One { arm, transfer, direction, way, goodput })
         }))
@@ -116,13 +116,13 @@ struct Names {
 }
 
 /// What makes a buffer larger: the kernel, or a size for this link.
-fn buffer(ill: &One<'_>, names: &Names, of: Buffer, window: Option<f64>) -> String {
+fn buffer(ill: &One<'_>, names: &Names, buffer: Buffer, window: Option<f64>) -> String {
     // How much of the buffer asked for is window, as measured in this arm.
-    let share = window.zip(of.asked_bytes).map(|(window, asked)| window / asked.max(1) as f64);
+    let share = window.zip(buffer.asked_bytes).map(|(window, asked)| window / asked.max(1) as f64);
     let needed = ill.product().zip(share).filter(|(_, share)| *share > 0.0);
     let size = needed.map(|(product, share)| (product, share, size_above(product / share)));
     let Names { socket, autotuned, maximum, host, option, measured } = names;
-    let Some(_) = of.asked_bytes else {
+    let Some(_) = buffer.asked_bytes else {
         let to = match ill.product() {
             Some(product) => {
                 format!(" to twice the bandwidth-delay product of {}", human_bytes(product))
@@ -281,8 +281,8 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
         .filter(|one| one.transfer.link_bytes_per_s == ill.transfer.link_bytes_per_s)
         .filter(|one| one.way.sender.rtt_us.is_some_and(|us| us * QUEUE_SHOWN <= rtt))
         .min_by(|a, b| {
-            let of = |one: &&One<'_>| one.way.sender.rtt_us.unwrap_or(f64::INFINITY);
-            of(a).total_cmp(&of(b))
+            let rtt_us = |one: &&One<'_>| one.way.sender.rtt_us.unwrap_or(f64::INFINITY);
+            rtt_us(a).total_cmp(&rtt_us(b))
         });
     let proof = short.and_then(|one| {
         let rtt = human_us(one.way.sender.rtt_us?);

@@ -27,12 +27,12 @@ fn trial(round: usize, name: &str, value: f64) -> Trial {
 
 /// Rounds whose ratio of a to b is this, up and down by 1 % in turn; the pair shares its size.
 fn point(ratio: f64, rounds: usize) -> Vec<Trial> {
-    let of = |round: usize| {
+    let trials_of_round = |round: usize| {
         let size = 100.0 + round as f64;
         let off = if round.is_multiple_of(2) { 1.01 } else { 1.0 / 1.01 };
         [trial(round, "a", size * ratio * off), trial(round, "b", size)]
     };
-    (0..rounds).flat_map(of).collect()
+    (0..rounds).flat_map(trials_of_round).collect()
 }
 
 fn over(points: &[Vec<Trial>], margin: f64) -> Comparison {

@@ -58,7 +58,7 @@ fn single_rounds_give_a_ratio_without_an_interval() {
 
 #[test]
 fn runs_in_which_nothing_varies_give_a_point_once_there_are_enough() {
-    let of = |value, count| rounds("a", vec![value; count]);
+    let constant = |value, count| rounds("a", vec![value; count]);
     let fewest = sequence::fewest(0.05);
     let narrow = sequence::ROUNDS_TO_BE_NARROW;
     for (a, rounds, expected) in [
@@ -66,12 +66,12 @@ fn runs_in_which_nothing_varies_give_a_point_once_there_are_enough() {
         (129.0, narrow, Verdict::NoDifference),
         (17.0, fewest, Verdict::Lower),
     ] {
-        let (found, _) = both(&of(a, rounds), &of(129.0, rounds), "m");
+        let (found, _) = both(&constant(a, rounds), &constant(129.0, rounds), "m");
         assert_eq!(found.verdict, expected, "{found:?}");
-        let (few, _) = both(&of(a, fewest - 1), &of(129.0, fewest), "m");
+        let (few, _) = both(&constant(a, fewest - 1), &constant(129.0, fewest), "m");
         assert_eq!((few.ci95, few.verdict), (None, Verdict::NotEnough));
     }
-    let (zero, _) = both(&of(0.0, narrow), &of(0.0, narrow), "m");
+    let (zero, _) = both(&constant(0.0, narrow), &constant(0.0, narrow), "m");
     assert_eq!((zero.ratio, zero.verdict), (None, Verdict::NoDifference));
 }
 
@@ -115,7 +115,7 @@ fn left_out_trials_reach_no_comparison_of_runs() {
 
 /// A run whose rounds each hold `values` times between 500 and 1500 µs times the factor.
 fn timed(rounds: u32, values: i32, factor: f64, seed: i32) -> Vec<Trial> {
-    let of = |round: u32| {
+    let trial_of_round = |round: u32| {
         let mut histogram = Histogram::new();
         let luck = 1.0 + 0.02 * noise(seed + round as i32);
         for value in 0..values {
@@ -126,7 +126,7 @@ fn timed(rounds: u32, values: i32, factor: f64, seed: i32) -> Vec<Trial> {
         trial.arm.histograms.insert("connect_us".to_owned(), histogram.summary_us());
         trial
     };
-    (0..rounds).map(of).collect()
+    (0..rounds).map(trial_of_round).collect()
 }
 
 #[test]

@@ -116,11 +116,13 @@ fn is_the_servers(group: &str, version: Option<&str>) -> bool {
     if plain.contains(&group) {
         return true;
     }
-    let Some((name, of)) = group.rsplit_once('-') else { return false };
+    let Some((name, suffix)) = group.rsplit_once('-') else { return false };
     let starts = |version: &str| {
-        version.strip_prefix(of).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+        version
+            .strip_prefix(suffix)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    plain.contains(&name) && !of.is_empty() && version.is_some_and(starts)
+    plain.contains(&name) && !suffix.is_empty() && version.is_some_and(starts)
 }
 
 fn read_file(reading: &mut Reading<'_>, settings: &mut Settings, path: &str, depth: usize) {

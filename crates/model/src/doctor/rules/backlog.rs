@@ -141,19 +141,20 @@ fn by_setting<'m>(
     groups.into_values().filter_map(said).collect()
 }
 
-fn diagnosis(id: &str, text: String, of: &Granted<'_>, on: &[String], fix: Fix) -> Diagnosis {
+fn diagnosis(id: &str, text: String, granted: &Granted<'_>, on: &[String], fix: Fix) -> Diagnosis {
     let evidence = evidence([
-        ("backlog", Some(of.asked.value.into())),
-        ("configured_at", Some(at_text(of.asked).into())),
-        ("accept_queue_limit", Some(of.limit.into())),
-        ("accept_queue_peak", Some(of.peak.into())),
-        ("somaxconn", Some(of.somaxconn.into())),
+        ("backlog", Some(granted.asked.value.into())),
+        ("configured_at", Some(at_text(granted.asked).into())),
+        ("accept_queue_limit", Some(granted.limit.into())),
+        ("accept_queue_peak", Some(granted.peak.into())),
+        ("somaxconn", Some(granted.somaxconn.into())),
         ("listeners", Some(Value::from(on.to_vec()))),
-        ("program", Some(of.server.program.name().into())),
-        ("pid", Some(of.server.pid.into())),
+        ("program", Some(granted.server.program.name().into())),
+        ("pid", Some(granted.server.pid.into())),
     ]);
     // A default stands nowhere: then it is about the listener.
-    let subject = if of.asked.at.line.is_some() { at_text(of.asked) } else { of.on.clone() };
+    let subject =
+        if granted.asked.at.line.is_some() { at_text(granted.asked) } else { granted.on.clone() };
     Diagnosis {
         id: id.into(),
         severity: Severity::Warning,

@@ -27,7 +27,7 @@ fn is_reported(machine: &Machine, id: &str, subject: &str) -> bool {
 pub(super) fn range_too_small(machine: &Machine) -> Vec<Diagnosis> {
     let limits = &machine.state.limits;
     let Some(range) = limits.local_ports.filter(|range| *range > 0) else { return Vec::new() };
-    let of = |opening: &Opening| {
+    let forecast = |opening: &Opening| {
         let to = destination(machine, &opening.to)?;
         let needed = opening.time_wait_per_s * TIME_WAIT_S;
         let enough = !needed.is_finite() || needed <= f64::from(range);
@@ -65,7 +65,7 @@ pub(super) fn range_too_small(machine: &Machine) -> Vec<Diagnosis> {
             fix: Some(fix(limits.tw_reuse, range, true)),
         })
     };
-    machine.openings.iter().filter_map(of).collect()
+    machine.openings.iter().filter_map(forecast).collect()
 }
 
 /// The default of `tcp_tw_reuse` helps loopback only, and ports in TIME-WAIT run short elsewhere.

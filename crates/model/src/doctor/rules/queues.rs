@@ -17,7 +17,7 @@ const SHORTEST_MIN: u32 = 2;
 
 /// A queue that is never empty, in front of a server whose workers accept one connection each.
 pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
-    let of = |queue: &StandingQueue| {
+    let diagnose = |queue: &StandingQueue| {
         if queue.looks < LOOKS_MIN || queue.shortest < SHORTEST_MIN {
             return None;
         }
@@ -33,7 +33,7 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
         let all = server.workers.as_ref().filter(|_| server.program == Program::Apache);
         let workers = own.or(all)?;
         let program = server.program.name();
-        let of = listen.section.as_ref().map(|name| format!(" ({})", short(name)));
+        let section = listen.section.as_ref().map(|name| format!(" ({})", short(name)));
         let (fewest, most) =
             (human_count(queue.shortest.into()), human_count(queue.longest.into()));
         let clients = if fewest == most { most } else { format!("{fewest} to {most}") };
@@ -43,7 +43,7 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
         };
         let text = format!(
             "{clients} clients always wait for {busy} of {program}{}",
-            of.unwrap_or_default()
+            section.unwrap_or_default()
         );
         let evidence = evidence([
             ("accept_queue_shortest", Some(queue.shortest.into())),
@@ -74,7 +74,7 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
             fix: Some(fix),
         })
     };
-    machine.standing.iter().filter_map(of).collect()
+    machine.standing.iter().filter_map(diagnose).collect()
 }
 
 /// Without cookies there is a second limit: three quarters of `tcp_max_syn_backlog`, for clients that the

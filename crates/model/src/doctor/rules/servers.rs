@@ -172,8 +172,8 @@ pub(super) fn is_chosen(server: &ServerConfig, listen: &Listen) -> bool {
 }
 
 /// Where a value stands, as evidence and as a subject.
-pub(super) fn at_text<T>(of: &Sourced<T>) -> String {
-    clipped(&of.at.to_string(), 200)
+pub(super) fn at_text<T>(sourced: &Sourced<T>) -> String {
+    clipped(&sourced.at.to_string(), 200)
 }
 
 /// A name of a configuration, short enough for a sentence.

@@ -18,8 +18,8 @@ fn state(at_s: f64, diagnoses: Vec<Diagnosis>) -> State {
 }
 
 fn texts(summary: &Summary) -> Vec<(&str, &str)> {
-    let of = summary.state.diagnoses.iter().map(|one| (one.subject.as_str(), one.text.as_str()));
-    of.collect()
+    let pairs = summary.state.diagnoses.iter().map(|one| (one.subject.as_str(), one.text.as_str()));
+    pairs.collect()
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(super) fn is_ill(summary: &Summary, arm: &Arm) -> bool {
 
 /// How the overflow of an arm went on.
 pub(super) fn overflow(arm: &Arm) -> Option<Overflow> {
-    Overflow::of(arm, listener(arm)?)
+    Overflow::judge(arm, listener(arm)?)
 }
 
 /// The first arm with the cause that has an arm which shows a fix, or else the first with the cause;
@@ -44,7 +44,7 @@ pub(super) fn ill(summary: &Summary) -> Option<(&Arm, Option<&Arm>)> {
 }
 
 /// Every change that this run gives a reason for.
-pub(super) fn of(summary: &Summary) -> Vec<Advice> {
+pub(super) fn advise(summary: &Summary) -> Vec<Advice> {
     let Some((arm, _)) = ill(summary) else { return Vec::new() };
     if overflow(arm) == Some(Overflow::Rare) {
         return vec![tolerate()];

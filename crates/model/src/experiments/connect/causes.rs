@@ -96,7 +96,7 @@ mod tests {
     fn found(arm: &Arm, waited: u64) -> Vec<Cause> {
         let arm = arm.clone();
         let ladder = vec![1.0, 2.0];
-        causes::of(&Arm { syn_retry_ladder_s: ladder, rungs: vec![waited, 0], ..arm }, ALL)
+        causes::supported(&Arm { syn_retry_ladder_s: ladder, rungs: vec![waited, 0], ..arm }, ALL)
     }
 
     fn ids(arm: &Arm, waited: u64) -> Vec<String> {
@@ -125,7 +125,7 @@ mod tests {
         assert!(ids(&arm(), 10).is_empty());
         let uncounted = Arm { client: HostSummary::default(), ..arm() };
         assert!(ids(&uncounted, 193).is_empty());
-        assert!(causes::of(&arm(), ALL).is_empty(), "handshakes were not looked at");
+        assert!(causes::supported(&arm(), ALL).is_empty(), "handshakes were not looked at");
     }
 
     #[test]

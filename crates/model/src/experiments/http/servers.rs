@@ -18,8 +18,8 @@ pub(super) fn complete(study: &mut Study) {
     for text in texts {
         // What is no URL is refused where settings are checked.
         let Ok(url) = Url::typed(&text) else { return };
-        let same = |of: &&mut (Url, Vec<String>)| {
-            (of.0.tls, &of.0.host, of.0.port) == (url.tls, &url.host, url.port)
+        let same = |known: &&mut (Url, Vec<String>)| {
+            (known.0.tls, &known.0.host, known.0.port) == (url.tls, &url.host, url.port)
         };
         match servers.iter_mut().find(same) {
             Some((_, texts)) => texts.push(text),

@@ -14,7 +14,7 @@ const WANTED_S: f64 = 30.0;
 
 /// What to set where dead peers were not detected: what the arms were set to, if a detection time
 /// was asked for, else the cheapest settings for [`WANTED_S`].
-pub(super) fn of(summary: &Summary) -> Vec<Advice> {
+pub(super) fn advise(summary: &Summary) -> Vec<Advice> {
     let asked = asked_for(summary);
     if asked.is_empty() { cheapest(summary) } else { asked }
 }

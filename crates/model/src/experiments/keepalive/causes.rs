@@ -20,7 +20,7 @@ pub(super) const ALL: &[&CauseSpec] =
 const DEAD_PEER_UNNOTICED: CauseSpec = CauseSpec {
     id: advice::UNNOTICED,
     test: dead_peer_unnoticed,
-    remedy: Remedy::Computed(advice::of),
+    remedy: Remedy::Computed(advice::advise),
 };
 
 /// Connections died, and some of them were not detected before watching ended.
@@ -86,19 +86,19 @@ mod tests {
         Deaths { fault: fault.into(), dead: 100, known, watched_s: 5.0, ..Deaths::default() }
     }
 
-    fn of(mechanism: Mechanism) -> Checking {
+    fn checking(mechanism: Mechanism) -> Checking {
         Checking { mechanism, ..Checking::default() }
     }
 
     #[test]
     fn deaths_that_were_all_detected_are_no_cause() {
-        assert_eq!(cause(of(Mechanism::Tcp), dead("cut", 100)), None);
+        assert_eq!(cause(checking(Mechanism::Tcp), dead("cut", 100)), None);
         assert_eq!(dead_peer_unnoticed(&Arm::default()), None);
     }
 
     #[test]
     fn a_side_that_sends_nothing_detects_nothing() {
-        let cause = cause(of(Mechanism::None), dead("cut", 0)).unwrap();
+        let cause = cause(checking(Mechanism::None), dead("cut", 0)).unwrap();
         assert_eq!(
             cause.text,
             "100 of 100 dead connections were not detected within 5.00 s: nothing is sent that could fail."
@@ -109,16 +109,17 @@ mod tests {
     #[test]
     fn the_kernel_of_a_stopped_process_speaks_for_it_unless_the_program_is_asked() {
         let text = |checking| cause(checking, dead("freeze", 0)).unwrap().text;
-        assert!(text(of(Mechanism::Tcp)).contains("kernel answers probes"));
-        assert!(text(of(Mechanism::Heartbeat)).contains("kernel acknowledges heartbeats"));
-        let asked = Checking { evidence: Some(Evidence::Answered), ..of(Mechanism::Heartbeat) };
+        assert!(text(checking(Mechanism::Tcp)).contains("kernel answers probes"));
+        assert!(text(checking(Mechanism::Heartbeat)).contains("kernel acknowledges heartbeats"));
+        let asked =
+            Checking { evidence: Some(Evidence::Answered), ..checking(Mechanism::Heartbeat) };
         assert!(!text(asked).contains("kernel"));
     }
 
     #[test]
     fn a_bound_beyond_the_watched_time_is_stated() {
         let deaths = Deaths { bound_s: Some(925.4), ..dead("cut", 0) };
-        let text = cause(of(Mechanism::Write), deaths).unwrap().text;
+        let text = cause(checking(Mechanism::Write), deaths).unwrap().text;
         assert!(text.contains("retransmits, for up to 925 s after the death"), "{text}");
     }
 }

@@ -15,17 +15,17 @@ use Figure::{Metric, Number, Words};
 use Quantile::{Max, P50, P99, P999};
 
 /// What checking idle connections cost an arm, and what it found out.
-pub fn of(arm: &Arm) -> Option<&Keepalive> {
+pub fn keepalive(arm: &Arm) -> Option<&Keepalive> {
     arm.own.keepalive.as_ref()
 }
 
 /// What died in an arm, where anything was made to.
 pub fn deaths(arm: &Arm) -> Option<&Deaths> {
-    of(arm)?.deaths.as_ref()
+    keepalive(arm)?.deaths.as_ref()
 }
 
 fn checked(arm: &Arm) -> bool {
-    of(arm).is_some()
+    keepalive(arm).is_some()
 }
 
 fn died(arm: &Arm) -> bool {
@@ -88,14 +88,14 @@ const TRADE: &[Column] = &[
         ("", "mechanism"),
         "mechanism",
         ("mechanism", ""),
-        Words(|arm| of(arm).map(|keepalive| keepalive.checking.mechanism.name().to_owned())),
+        Words(|arm| keepalive(arm).map(|keepalive| keepalive.checking.mechanism.name().to_owned())),
     ),
     Column::new((HOURLY, "measured"), "packets/h per socket", tidy(&PACKETS), Metric),
     Column::new(
         (HOURLY, "computed"),
         "computed packets/h",
         ("computed_packets_per_hour_per_socket", "1/h"),
-        Number(|arm| of(arm)?.computed_packets_per_hour(), 1.0),
+        Number(|arm| keepalive(arm)?.computed_packets_per_hour(), 1.0),
     ),
     died::MEDIAN,
     died::LAST,

@@ -27,10 +27,10 @@ const ALIKE: f64 = 0.1;
 const OVERHEAD: &str = "message-overhead";
 
 /// What the arms support, corrected where they do not.
-pub(super) fn of(arms: &[Arm]) -> Vec<Advice> {
+pub(super) fn advise(arms: &[Arm]) -> Vec<Advice> {
     let measured: Vec<&Arm> =
         arms.iter().filter(|arm| arm.failure.is_none() && arm.ok > 0).collect();
-    let all = series::of(&measured);
+    let all = series::group(&measured);
     let best = series::best(&measured);
     let mut advice = Vec::new();
     if let Some(best) = best {
@@ -78,14 +78,14 @@ fn blocks_with_nagle(all: &[Series<'_>], best: Best) -> Option<Advice> {
     let mut shown = vec![share(smallest)];
     shown.extend((block.bytes != smallest.bytes).then(|| share(block)));
     shown.extend(series.at(from).filter(|_| from > block.bytes).map(share));
-    let of = if best.is_link { "the link's rate" } else { "the best goodput" };
+    let reference = if best.is_link { "the link's rate" } else { "the best goodput" };
     Some(Advice {
         cause: OVERHEAD.to_owned(),
         change,
         cost: "A message waits until its block is full or flushed.".to_owned(),
         undo: "Write each message separately.".to_owned(),
         proof: Some(format!(
-            "share of {of} ({}): {}",
+            "share of {reference} ({}): {}",
             human_rate(best.bytes_per_s * 8.0),
             shown.join(", ")
         )),

@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn named(arm: &Arm) -> Vec<String> {
-        causes::of(arm, ALL)
+        causes::supported(arm, ALL)
             .into_iter()
             .map(|cause| format!("{}: {}", cause.id, cause.text))
             .collect()

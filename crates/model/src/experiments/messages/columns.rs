@@ -20,7 +20,7 @@ const MBIT: f64 = 8e-6;
 /// What limited messages that nobody answers. An exchange is limited by its own latency.
 pub(super) fn limit(arm: &Arm) -> Option<&'static str> {
     let transfer = arm.own.transfer.as_ref()?;
-    let (direction, way) = Direction::of(transfer).next()?;
+    let (direction, way) = Direction::used_in(transfer).next()?;
     Some(limited_by(transfer, direction, way)?.by.name())
 }
 

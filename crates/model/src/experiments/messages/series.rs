@@ -84,7 +84,7 @@ pub(super) fn size_words(bytes: u64) -> String {
 }
 
 /// The series of arms whose messages nobody answers, in order of their first arms.
-pub(super) fn of<'a>(arms: &[&'a Arm]) -> Vec<Series<'a>> {
+pub(super) fn group<'a>(arms: &[&'a Arm]) -> Vec<Series<'a>> {
     let mut found: Vec<(Vec<String>, Series<'a>)> = Vec::new();
     for &arm in arms {
         let Some(message) = &arm.own.message else { continue };

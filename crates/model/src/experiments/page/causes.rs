@@ -102,8 +102,8 @@ fn is_one_connection(arm: &Arm) -> bool {
         && value(arm, REQUESTS.name).is_some_and(|requests| requests > 1.5)
 }
 
-fn evidence<const N: usize>(of: [(&str, f64); N]) -> BTreeMap<String, Value> {
-    of.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
+fn evidence<const N: usize>(values: [(&str, f64); N]) -> BTreeMap<String, Value> {
+    values.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
 }
 
 fn per_resource(arm: &Arm) -> Option<Finding> {
@@ -227,18 +227,18 @@ mod tests {
             arm
         };
         let h2 = named("h2", of_page(20e3, 1.0));
-        let cause = HEAD_OF_LINE.of(&h2).unwrap();
-        let of = |arms: Vec<Arm>| {
+        let cause = HEAD_OF_LINE.explain(&h2).unwrap();
+        let advice = |arms: Vec<Arm>| {
             let causes = vec![cause.clone()];
             several_connections(&Summary { arms, causes, ..Summary::default() }).remove(0)
         };
-        assert!(of(vec![h2.clone()]).change.contains("--protocol http/1.1,h2"));
+        assert!(advice(vec![h2.clone()]).change.contains("--protocol http/1.1,h2"));
         let mut six = named("http/1.1", of_page(0.0, 6.0));
-        let slower = of(vec![h2.clone(), six.clone()]);
+        let slower = advice(vec![h2.clone(), six.clone()]);
         assert_eq!(slower.proof, None);
         assert!(slower.change.contains("explain retransmissions"), "{}", slower.change);
         six.metrics.get_mut(super::super::SPAN_MEAN.name).unwrap().value = 50e3;
-        let faster = of(vec![h2, six]);
+        let faster = advice(vec![h2, six]);
         assert!(faster.change.starts_with("Use HTTP/1.1"), "{}", faster.change);
         assert_eq!(
             faster.proof.as_deref(),

@@ -21,20 +21,21 @@ const KILO: f64 = 1e-3;
 const KIBI: f64 = 1.0 / 1_024.0;
 
 /// What bulk data showed of an arm.
-pub fn of(arm: &Arm) -> Option<&Transfer> {
+pub fn transfer(arm: &Arm) -> Option<&Transfer> {
     arm.own.transfer.as_ref()
 }
 
 fn carried(arm: &Arm) -> bool {
-    of(arm).is_some()
+    transfer(arm).is_some()
 }
 
 /// What limited each direction of an arm.
 pub fn limits(arm: &Arm) -> Vec<(Direction, Option<Limited>)> {
     let of_transfer = |transfer| {
-        Direction::of(transfer).map(move |(way, of)| (way, limited_by(transfer, way, of)))
+        Direction::used_in(transfer)
+            .map(move |(direction, way)| (direction, limited_by(transfer, direction, way)))
     };
-    of(arm).into_iter().flat_map(of_transfer).collect()
+    transfer(arm).into_iter().flat_map(of_transfer).collect()
 }
 
 /// The name of a limit; of two that cannot be told apart both: `receive-window or link-rate`.
@@ -60,8 +61,8 @@ pub fn limited_by_words(arm: &Arm) -> Option<String> {
 
 /// The direction that the columns of one sender show: to the server, where data flows both ways.
 fn shown(arm: &Arm) -> Option<(&Transfer, Direction, &Sender)> {
-    let transfer = of(arm)?;
-    let (direction, way) = Direction::of(transfer).next()?;
+    let transfer = transfer(arm)?;
+    let (direction, way) = Direction::used_in(transfer).next()?;
     Some((transfer, direction, &way.sender))
 }
 
@@ -82,8 +83,8 @@ fn goodput(arm: &Arm) -> Option<f64> {
 }
 
 fn product(arm: &Arm) -> Option<f64> {
-    let transfer = of(arm)?;
-    let (_, way) = Direction::of(transfer).next()?;
+    let transfer = transfer(arm)?;
+    let (_, way) = Direction::used_in(transfer).next()?;
     bandwidth_delay_product_bytes(transfer, way)
 }
 
@@ -92,13 +93,13 @@ fn several_arms(summary: &Summary) -> bool {
 }
 
 fn both_ways(summary: &Summary) -> bool {
-    summary.arms.iter().filter_map(of).any(|transfer| transfer.ways().count() > 1)
+    summary.arms.iter().filter_map(transfer).any(|transfer| transfer.ways().count() > 1)
 }
 
 /// Whether an arm asked for a buffer.
 fn asked(summary: &Summary, at: usize) -> bool {
-    let of = |arm| buffers(arm).and_then(|both| both[at].asked_bytes).is_some();
-    summary.arms.iter().any(of)
+    let is_asked_for = |arm| buffers(arm).and_then(|both| both[at].asked_bytes).is_some();
+    summary.arms.iter().any(is_asked_for)
 }
 
 fn any_retransmitted(summary: &Summary) -> bool {
@@ -166,7 +167,7 @@ const QUIET: Column = Column::new(
     (ROUND_TRIP, "quiet"),
     "round trip of the quiet link",
     ("quiet_rtt_us", "us"),
-    Time(|arm| of(arm)?.quiet_rtt_us),
+    Time(|arm| transfer(arm)?.quiet_rtt_us),
 )
 .flush_right();
 const LOADED: Column = Column::new(
@@ -259,9 +260,9 @@ const fn share(
     heads: (&'static str, &'static str),
     whole: &'static str,
     key: &'static str,
-    of: fn(&Arm) -> Option<f64>,
+    value: fn(&Arm) -> Option<f64>,
 ) -> Column {
-    Column::new(heads, whole, (key, "share"), Share(of))
+    Column::new(heads, whole, (key, "share"), Share(value))
 }
 
 const WAITED: &str = "time waiting for";
@@ -283,7 +284,7 @@ const COUNTED: &[Column] = &[
         Number(|arm| sender(arm)?.in_flight_max_bytes, KILO)
     }),
     Column::whole("bytes per call", ("bytes_per_call", "bytes"), {
-        Number(|arm| Direction::of(of(arm)?).next()?.1.bytes_per_call(), 1.0)
+        Number(|arm| Direction::used_in(transfer(arm)?).next()?.1.bytes_per_call(), 1.0)
     }),
     Column::whole("segments retransmitted", ("retransmitted_segments", ""), {
         Count(|arm| sender(arm).map(|one| one.retransmitted_segments))

@@ -15,12 +15,12 @@ use crate::record::{Arm, Cliff, PortUse, Summary};
 use Figure::{Count, Estimate, Number, Share, Words};
 
 /// What an arm recorded of its use of ports.
-pub fn of(arm: &Arm) -> Option<&PortUse> {
+pub fn port_use(arm: &Arm) -> Option<&PortUse> {
     arm.own.port_use.as_deref()
 }
 
 fn cliff(arm: &Arm) -> Option<Cliff> {
-    of(arm)?.cliff
+    port_use(arm)?.cliff
 }
 
 fn count(arm: &Arm, metric: &MetricSpec) -> Option<u64> {
@@ -63,7 +63,7 @@ const EXPECTED: Column = Column::new(
     ("cliff at", "expected"),
     "cliff expected at",
     ("cliff_expected_ports", "ports"),
-    Count(|arm| of(arm)?.cliff_expected.map(|ports| ports.round() as u64)),
+    Count(|arm| port_use(arm)?.cliff_expected.map(|ports| ports.round() as u64)),
 );
 const OPS: Column = Column::new(
     ("", "op/s"),
@@ -108,7 +108,7 @@ const KEPT: Column = Column::new(
     ("", "what keeps ports available"),
     "what keeps ports available",
     ("ports_kept_by", ""),
-    Words(|arm| Supply::of(arm).map(|supply| supply.words(arm))),
+    Words(|arm| Supply::from_arm(arm).map(|supply| supply.words(arm))),
 )
 .shown(Show::Always);
 

@@ -34,7 +34,7 @@ fn answer(summary: &Summary) -> String {
     sentences.extend(ratios(summary, CONNECT_CPU_PER_OP.name, "Connect CPU per operation"));
     sentences.extend(ran_out(&measured));
     sentences.extend(idle(&measured));
-    if let ([arm], Some(supply)) = (measured.as_slice(), Supply::of(measured[0]))
+    if let ([arm], Some(supply)) = (measured.as_slice(), Supply::from_arm(measured[0]))
         && alone
         && !matches!(supply, Supply::RanOut(_) | Supply::Left(_))
     {
@@ -45,7 +45,8 @@ fn answer(summary: &Summary) -> String {
 
 /// The highest step.
 fn cliff(arms: &[&Arm]) -> Option<String> {
-    let with = |arm: &&Arm| Some((columns::of(arm)?.cliff?, columns::of(arm)?.cliff_expected));
+    let with =
+        |arm: &&Arm| Some((columns::port_use(arm)?.cliff?, columns::port_use(arm)?.cliff_expected));
     let found = arms.iter().filter_map(|arm| Some((*arm, with(arm)?)));
     let (arm, (cliff, expected)) =
         found.max_by(|(_, (a, _)), (_, (b, _))| a.factor().total_cmp(&b.factor()))?;
@@ -73,7 +74,7 @@ fn beyond(summary: &Summary, arms: &[&Arm]) -> Option<String> {
         .iter()
         .filter(slow)
         .max_by(|a, b| cpu(a).unwrap_or(0.0).total_cmp(&cpu(b).unwrap_or(0.0)))?;
-    let held = columns::of(arm)?.held_ports;
+    let held = columns::port_use(arm)?.held_ports;
     Some(format!(
         "{}connect(2) takes {} of CPU with {} ports in TIME-WAIT.",
         in_arm(arms.len() > 1, arm),
@@ -92,7 +93,7 @@ fn flat(arms: &[&Arm]) -> Option<String> {
         (least, most) if least == most => least,
         (least, most) => format!("{least} to {most}"),
     };
-    let used = columns::of(arms[0])?;
+    let used = columns::port_use(arms[0])?;
     let expected = used.cliff_expected.filter(|_| arms.len() == 1).map_or_else(String::new, |at| {
         format!(" (expected at {} ports in use)", human_count(at.round() as u64))
     });
@@ -130,7 +131,7 @@ fn idle(arms: &[&Arm]) -> Option<String> {
 
 /// Arms whose ports ran out.
 fn ran_out(arms: &[&Arm]) -> Option<String> {
-    let out = |arm: &&Arm| match Supply::of(arm) {
+    let out = |arm: &&Arm| match Supply::from_arm(arm) {
         Some(Supply::RanOut(after)) => Some((arm.name.clone(), after)),
         _ => None,
     };

@@ -25,7 +25,7 @@ pub enum Supply {
 
 impl Supply {
     /// Of an arm; `None` if it did not record its use of ports, or if nothing is known.
-    pub fn of(arm: &Arm) -> Option<Self> {
+    pub fn from_arm(arm: &Arm) -> Option<Self> {
         let used = arm.own.port_use.as_deref().filter(|_| arm.failure.is_none())?;
         if arm.errors.get("local-ports").is_some_and(|count| *count > 0) {
             return Some(Self::RanOut(first_failure_s(used)));
@@ -100,24 +100,24 @@ mod tests {
 
     #[test]
     fn what_was_counted_says_what_kept_ports_available() {
-        let of = |used: PortUse| {
+        let words = |used: PortUse| {
             let arm = arm(used);
-            Supply::of(&arm).unwrap().words(&arm)
+            Supply::from_arm(&arm).unwrap().words(&arm)
         };
         let reused =
             PortUse { time_wait_reused: 7_000, client_time_wait: 2_000, ..PortUse::default() };
-        assert_eq!(of(reused), "tcp_tw_reuse: 7,000 ports reused");
+        assert_eq!(words(reused), "tcp_tw_reuse: 7,000 ports reused");
         let server = PortUse { server_time_wait: 1_000, ..PortUse::default() };
-        assert_eq!(of(server), "server closes first: 1,000 in TIME-WAIT there");
+        assert_eq!(words(server), "server closes first: 1,000 in TIME-WAIT there");
         let ended =
             PortUse { time_wait_overflows: 900, client_time_wait: 100, ..PortUse::default() };
-        assert_eq!(of(ended), "tcp_max_tw_buckets: 900 without TIME-WAIT");
+        assert_eq!(words(ended), "tcp_max_tw_buckets: 900 without TIME-WAIT");
         let left = PortUse {
             client_time_wait: 28_000,
             lasts_expected_s: Some(14.116),
             ..PortUse::default()
         };
-        assert_eq!(of(left), "not used up: 232 left, expected to last 14.1 s");
+        assert_eq!(words(left), "not used up: 232 left, expected to last 14.1 s");
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         let lasts_expected_s = Some(14.116);
         let mut arm = arm(PortUse { lasts_expected_s, failed_per_s, ..PortUse::default() });
         arm.errors.insert("local-ports".into(), 12);
-        let supply = Supply::of(&arm).unwrap();
+        let supply = Supply::from_arm(&arm).unwrap();
         assert_eq!(supply, Supply::RanOut(Some(14.2)));
         assert_eq!(supply.words(&arm), "nothing: used up after 14.2 s (expected 14.1 s)");
     }
@@ -137,7 +137,7 @@ mod tests {
     fn few_connections_for_many_operations_are_long_lived() {
         let mut arm = arm(PortUse::default());
         arm.connections_ok = Some(4);
-        assert_eq!(Supply::of(&arm), Some(Supply::LongLived(4)));
-        assert_eq!(Supply::of(&Arm::default()), None);
+        assert_eq!(Supply::from_arm(&arm), Some(Supply::LongLived(4)));
+        assert_eq!(Supply::from_arm(&Arm::default()), None);
     }
 }

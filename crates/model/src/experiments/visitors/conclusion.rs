@@ -42,15 +42,17 @@ fn ends<'a>(arms: &[&'a Arm], metric: &MetricSpec) -> Vec<(&'a Arm, f64)> {
 
 /// How many workers connections hold. Those of a server that is not ours are not known.
 fn workers(arms: &[&Arm]) -> Option<String> {
-    let of = |arm: &Arm, held: f64| {
+    let workers_held = |arm: &Arm, held: f64| {
         let visits = arm.own.site_visits.as_deref()?;
         Some(format!("{held:.0} of {}", human_count(visits.workers)))
     };
     Some(match ends(arms, &WORKERS_BUSY)[..] {
         [] => return None,
-        [(arm, held)] => format!("Connections hold {} workers on average.", of(arm, held)?),
+        [(arm, held)] => {
+            format!("Connections hold {} workers on average.", workers_held(arm, held)?)
+        }
         [(least, low), .., (most, high)] => {
-            let [fewest, most_held] = [of(least, low)?, of(most, high)?];
+            let [fewest, most_held] = [workers_held(least, low)?, workers_held(most, high)?];
             if fewest == most_held {
                 return Some(format!("In each arm, connections hold {fewest} workers on average."));
             }

@@ -164,7 +164,7 @@ impl Tried<'_> {
 }
 
 /// Every fix that the run tried, the most effective first, and what else is generally advised.
-pub(super) fn of(summary: &Summary) -> Vec<Advice> {
+pub(super) fn advise(summary: &Summary) -> Vec<Advice> {
     let tried = tried(summary);
     let mut advice: Vec<Advice> = tried.iter().map(Tried::advice).collect();
     let untried = ALL.iter().filter(|fix| {
@@ -189,13 +189,13 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
 /// Whether calls of an arm without a free worker waited for a connection. A connect timeout is of no
 /// use to calls that wait for an answer only: those of open connections, or of a queue with room.
 fn connects_waited(summary: &Summary) -> bool {
-    let told = summary.arms.iter().filter_map(Told::of);
+    let told = summary.arms.iter().filter_map(Told::from_arm);
     told.filter(|told| told.is_stuck()).any(Told::connects_waited)
 }
 
 /// The arms that differ from the plainest one without a free worker in fixes alone.
 fn tried(summary: &Summary) -> Vec<Tried<'_>> {
-    let told: Vec<Told<'_>> = summary.arms.iter().filter_map(Told::of).collect();
+    let told: Vec<Told<'_>> = summary.arms.iter().filter_map(Told::from_arm).collect();
     let Some(ill) = plainest(&told) else { return Vec::new() };
     let mut tried: Vec<Tried<'_>> = told
         .iter()
@@ -208,7 +208,7 @@ fn tried(summary: &Summary) -> Vec<Tried<'_>> {
             let has = |fix: &&Fix| fix.options.iter().all(|option| changed.contains(option));
             let fix = ALL.iter().find(has)?;
             let ill = without_retries(&told, *one).unwrap_or(ill);
-            Some(Tried { told: *one, ill, fix, faster: Factor::of(summary, ill, *one) })
+            Some(Tried { told: *one, ill, fix, faster: Factor::between(summary, ill, *one) })
         })
         .collect();
     tried.sort_by(|a, b| {
@@ -262,7 +262,7 @@ mod tests {
             with("at once", &[("connect-timeout", "100ms"), ("retries", "3")], 20.0, 300e3),
             with("limit", &[("connect-timeout", "100ms")], 10.0, 520.0),
         ];
-        let advice = of(&summary(arms, &[("limit", "stalled")]));
+        let advice = advise(&summary(arms, &[("limit", "stalled")]));
         assert!(advice[0].change.starts_with("Set a short connect timeout"), "{advice:?}");
         assert_eq!(
             advice[0].proof.as_deref(),
@@ -285,7 +285,7 @@ mod tests {
             with("abort", &[("abort-on-overflow", "on")], 20.0, 800e3),
             with("limit", &[("connect-timeout", "100ms")], 10.0, 520.0),
         ];
-        let advice = of(&summary(arms, &[]));
+        let advice = advise(&summary(arms, &[]));
         let proofs: Vec<&str> = advice.iter().filter_map(|one| one.proof.as_deref()).collect();
         assert_eq!(proofs.len(), 2, "{proofs:?}");
         assert!(proofs.iter().all(|proof| proof.contains("than in published")), "{proofs:?}");
@@ -298,7 +298,7 @@ mod tests {
             let mut stalled = with("pooled", &[], 20.0, 800e3);
             stalled.own.worker_pool.as_mut().unwrap().backend_drops = Some(drops);
             stalled.client.counters.insert("TcpExtTCPSynRetrans".to_owned(), retransmitted);
-            let advice = of(&summary(vec![stalled], &[]));
+            let advice = advise(&summary(vec![stalled], &[]));
             assert!(advice.iter().any(|one| one.change.starts_with("Set a timeout for responses")));
             advice.iter().any(|one| one.change.starts_with("Set a short connect timeout"))
         };
@@ -313,7 +313,7 @@ mod tests {
             with("other", &[("connect-timeout", "100ms"), ("rate", "10")], 3.0, 520.0),
             with("never", &[("stall", "0")], 1.0, 510.0),
         ];
-        assert!(of(&summary(arms, &[])).iter().all(|advice| advice.proof.is_none()));
+        assert!(advise(&summary(arms, &[])).iter().all(|advice| advice.proof.is_none()));
     }
 
     #[test]

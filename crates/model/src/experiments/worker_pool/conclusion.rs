@@ -19,7 +19,7 @@ pub(super) fn conclude(summary: &mut Summary) {
 
 fn answer(summary: &Summary) -> String {
     let told: Vec<Told<'_>> =
-        summary.arms.iter().filter_map(Told::of).filter(|told| told.arm.ok > 0).collect();
+        summary.arms.iter().filter_map(Told::from_arm).filter(|told| told.arm.ok > 0).collect();
     let Some(first) = told.first() else { return "No request succeeded.".to_owned() };
     let stuck = plainest(&told);
     let mut sentences = match stuck {
@@ -40,7 +40,7 @@ fn answer(summary: &Summary) -> String {
 fn too_short(summary: &Summary) -> Option<String> {
     let cause = summary.causes.iter().find(|cause| cause.id == causes::CONNECT_TIMEOUT_SHORT.id)?;
     let arm = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
-    let group = Told::of(arm)?.pool.groups.get(BACKEND)?;
+    let group = Told::from_arm(arm)?.pool.groups.get(BACKEND)?;
     Some(format!(
         "{} of {} requests that need the backend fail in {}: its connect timeout is shorter than \
          the round trip.",
@@ -66,7 +66,7 @@ fn waiting(told: Told<'_>) -> Option<String> {
 fn avalanche(summary: &Summary, all: &[Told<'_>], stuck: Told<'_>) -> String {
     let healthy = all.iter().copied().find(|told| told.pool.stalled_s.is_none());
     let against =
-        healthy.and_then(|healthy| Factor::of(summary, stuck, healthy).map(|f| (f, healthy)));
+        healthy.and_then(|healthy| Factor::between(summary, stuck, healthy).map(|f| (f, healthy)));
     let waiting = waiting(stuck).map_or_else(String::new, |waiting| format!(": {waiting}"));
     let subject = "Requests that never call the backend";
     match (against, stuck.slowed()) {
@@ -92,7 +92,7 @@ fn others(summary: &Summary, all: &[Told<'_>], stuck: Told<'_>) -> Option<String
     let mut found: Vec<(&str, Factor)> = all
         .iter()
         .filter(|told| told.pool.stalled_s.is_some() && told.arm.name != stuck.arm.name)
-        .filter_map(|told| Some((told.arm.name.as_str(), Factor::of(summary, stuck, *told)?)))
+        .filter_map(|told| Some((told.arm.name.as_str(), Factor::between(summary, stuck, *told)?)))
         .collect();
     found.sort_by(|a, b| b.1.ratio.total_cmp(&a.1.ratio));
     let many = found.len() > STATED;
@@ -143,7 +143,7 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     if summary.study.is_some() {
         return steps;
     }
-    let told: Vec<Told<'_>> = summary.arms.iter().filter_map(Told::of).collect();
+    let told: Vec<Told<'_>> = summary.arms.iter().filter_map(Told::from_arm).collect();
     let tried = |option: &str| summary.arms.iter().any(|arm| arm.factors.contains_key(option));
     let stuck_connecting = |told: &Told<'_>| told.is_stuck() && told.connects_waited();
     if told.iter().any(stuck_connecting) && !tried("connect-timeout") {

@@ -59,7 +59,7 @@ pub(super) struct Factor {
 
 impl<'a> Told<'a> {
     /// None: it failed, or nothing of a pool is recorded.
-    pub(super) fn of(arm: &'a Arm) -> Option<Self> {
+    pub(super) fn from_arm(arm: &'a Arm) -> Option<Self> {
         let pool = arm.own.worker_pool.as_deref()?;
         (arm.failure.is_none()).then_some(Self { arm, pool })
     }
@@ -155,23 +155,25 @@ impl Factor {
     /// Local latency in one arm relative to another.
     ///
     /// None: one of them has none.
-    pub(super) fn of(
+    pub(super) fn between(
         summary: &Summary,
         numerator: Told<'_>,
         denominator: Told<'_>,
     ) -> Option<Self> {
-        let of = |a: &str, b: &str| {
+        let compared = |a: &str, b: &str| {
             summary
                 .comparisons
                 .iter()
                 .find(|one| one.metric == LOCAL_LATENCY_MEAN.name && one.a == a && one.b == b)
         };
         let (a, b) = (numerator.arm.name.as_str(), denominator.arm.name.as_str());
-        if let Some((ratio, one)) = of(a, b).and_then(|one| Some((one.ratio?, one))) {
+        if let Some((ratio, one)) = compared(a, b).and_then(|one| Some((one.ratio?, one))) {
             return Some(Self { ratio, ci95: one.ci95 });
         }
         let above = |ratio: &f64| *ratio > 0.0;
-        if let Some((ratio, one)) = of(b, a).and_then(|one| Some((one.ratio.filter(above)?, one))) {
+        if let Some((ratio, one)) =
+            compared(b, a).and_then(|one| Some((one.ratio.filter(above)?, one)))
+        {
             return Some(Self { ratio, ci95: one.ci95 }.inverse());
         }
         let below = denominator.local_us().filter(above)?;
@@ -237,7 +239,7 @@ mod tests {
     #[test]
     fn latency_during_the_stall_is_held_against_latency_before_it() {
         let stalled = arm("stalled", 20.0, 800e3);
-        let told = Told::of(&stalled).unwrap();
+        let told = Told::from_arm(&stalled).unwrap();
         assert_eq!(told.slowed(), Some(Slowed { before_us: 500.0, during_us: 800e3 }));
         assert!((told.slowed().unwrap().factor() - 1_600.0).abs() < 1e-9);
         assert!(told.is_stuck());
@@ -247,27 +249,30 @@ mod tests {
     #[test]
     fn busy_workers_alone_or_slow_requests_alone_are_not_stuck() {
         let half = arm("half", 10.0, 800e3);
-        assert!(!Told::of(&half).unwrap().is_stuck(), "workers were left");
+        assert!(!Told::from_arm(&half).unwrap().is_stuck(), "workers were left");
         let quick = arm("quick", 20.0, 900.0);
-        assert!(!Told::of(&quick).unwrap().is_stuck(), "nobody had to wait");
+        assert!(!Told::from_arm(&quick).unwrap().is_stuck(), "nobody had to wait");
         let mut failing = quick;
         let pool = failing.own.worker_pool.as_mut().unwrap();
         pool.groups.get_mut(LOCAL).unwrap().errors.insert("timeout".to_owned(), 3);
-        assert!(Told::of(&failing).unwrap().is_stuck(), "a request that timed out has no latency");
+        assert!(
+            Told::from_arm(&failing).unwrap().is_stuck(),
+            "a request that timed out has no latency"
+        );
     }
 
     #[test]
     fn a_factor_has_the_interval_of_its_comparison_in_either_direction() {
         let summary = summary(vec![arm("a", 20.0, 800e3), arm("b", 10.0, 510.0)], &[("b", "a")]);
-        let [a, b] = [0, 1].map(|at| Told::of(&summary.arms[at]).unwrap());
-        let factor = Factor::of(&summary, b, a).unwrap();
+        let [a, b] = [0, 1].map(|at| Told::from_arm(&summary.arms[at]).unwrap());
+        let factor = Factor::between(&summary, b, a).unwrap();
         assert_eq!(factor.times() + &factor.interval(), "0.010× (95 % CI 0.008–0.013)");
         assert_eq!(factor.lower(), "100× higher (95 % CI 80.0–125)");
-        let lower = Factor::of(&summary, a, b).unwrap().lower();
+        let lower = Factor::between(&summary, a, b).unwrap().lower();
         assert_eq!(lower, "100× lower (95 % CI 80.0–125)");
         let alone = super::super::tests::summary(summary.arms.clone(), &[]);
-        let [a, b] = [0, 1].map(|at| Told::of(&alone.arms[at]).unwrap());
-        assert_eq!(Factor::of(&alone, a, b).unwrap().lower(), "636× lower");
+        let [a, b] = [0, 1].map(|at| Told::from_arm(&alone.arms[at]).unwrap());
+        assert_eq!(Factor::between(&alone, a, b).unwrap().lower(), "636× lower");
     }
 
     #[test]

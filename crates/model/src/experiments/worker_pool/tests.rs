@@ -10,11 +10,11 @@ use crate::stats::Series;
 /// and `during_us` in the stall.
 pub(super) fn arm(name: &str, busy: f64, during_us: f64) -> Arm {
     let latency = |s: f64| if (1.0..3.0).contains(&s) { during_us } else { 500.0 };
-    let points = |of: &dyn Fn(f64) -> f64| Series {
+    let points = |value: &dyn Fn(f64) -> f64| Series {
         points: (0..50_i32)
             .map(|tenth| {
                 let s = f64::from(tenth) / 10.0;
-                [s, of(s), of(s), of(s)]
+                [s, value(s), value(s), value(s)]
             })
             .collect(),
     };

@@ -81,7 +81,7 @@ pub fn events(text: &str) -> Result<Vec<Event>, Malformed> {
     let mut connections = Connections::default();
     let mut on = vec![(0, false); entries.len()];
     for at in order {
-        on[at] = connections.of(&entries[at]);
+        on[at] = connections.assign(&entries[at]);
     }
     let page = entries.first().map(|entry| entry.name.clone()).unwrap_or_default();
     let mut events = Vec::new();
@@ -128,7 +128,7 @@ struct Connections {
 
 impl Connections {
     /// Number from 1, and whether it carried a request before; 0: not known.
-    fn of(&mut self, entry: &Entry) -> (u32, bool) {
+    fn assign(&mut self, entry: &Entry) -> (u32, bool) {
         if entry.request_start <= 0.0 {
             return (0, false);
         }

@@ -25,7 +25,7 @@ pub(super) enum Flow {
 
 impl Flow {
     /// By the name of the congestion control.
-    pub(super) fn of(congestion: &str) -> Self {
+    pub(super) fn from_congestion(congestion: &str) -> Self {
         if congestion.starts_with("bbr") { Self::Paced } else { Self::Burst }
     }
 }

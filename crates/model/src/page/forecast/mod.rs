@@ -169,7 +169,7 @@ impl Simulation<'_> {
 
     fn connect(&mut self, connection: ConnectionId, origin: &Origin, now: u64) {
         let rtt = self.network.rtt_us;
-        let flow = Flow::of(&self.network.congestion);
+        let flow = Flow::from_congestion(&self.network.congestion);
         let wire = Wire { sender: Sender::new(flow, rtt), answered: 0, busy_until_us: 0 };
         self.wires.insert(connection, wire);
         self.loader.resolved(connection, now);

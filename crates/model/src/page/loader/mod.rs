@@ -379,7 +379,7 @@ impl Loader {
             return;
         }
         let document = from.0 == 0 || self.is_document(from);
-        if document && let Some(origin) = found.url.as_ref().and_then(Origin::of) {
+        if document && let Some(origin) = found.url.as_ref().and_then(Origin::from_url) {
             // The page is where the redirect leads.
             if self.config.other_origins || self.document_origin.as_ref() == Some(&origin) {
                 self.document_origin = Some(origin);
@@ -406,7 +406,7 @@ impl Loader {
             return;
         };
         url.set_fragment(None);
-        let Some(origin) = Origin::of(&url) else {
+        let Some(origin) = Origin::from_url(&url) else {
             self.discovery.leave_out("scheme", url.as_str());
             return;
         };

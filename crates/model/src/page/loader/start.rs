@@ -31,7 +31,7 @@ impl Known {
         self.due.is_empty()
     }
 
-    fn of(graph: Graph) -> Result<Self, String> {
+    fn from_graph(graph: Graph) -> Result<Self, String> {
         if graph.resources.is_empty() {
             return Err("it has no resources".to_owned());
         }
@@ -47,7 +47,7 @@ impl Known {
         for (number, resource) in graph.resources.iter().enumerate() {
             let url = Url::parse(&resource.url)
                 .map_err(|error| format!("resource {number}: its URL is malformed: {error}"))?;
-            if Origin::of(&url).is_none() {
+            if Origin::from_url(&url).is_none() {
                 return Err(format!("resource {number}: its URL is neither http nor https"));
             }
             urls.push(url);
@@ -96,13 +96,13 @@ impl Loader {
         match start {
             Start::Url(mut url) => {
                 url.set_fragment(None);
-                let origin = Origin::of(&url).ok_or("it is neither http nor https")?;
+                let origin = Origin::from_url(&url).ok_or("it is neither http nor https")?;
                 self.document_origin = Some(origin.clone());
                 self.queue(Entry::new(url, now_us), origin);
             }
             Start::Graph(graph) => {
-                let known = Known::of(graph)?;
-                self.document_origin = Origin::of(&known.urls[0]);
+                let known = Known::from_graph(graph)?;
+                self.document_origin = Origin::from_url(&known.urls[0]);
                 self.graph = Some(known);
                 self.ask_known(0, now_us);
             }
@@ -116,8 +116,9 @@ impl Loader {
         let Some(known) = &mut self.graph else { return };
         let url = known.urls[number as usize].clone();
         let resource = &known.graph.resources[number as usize];
-        let Some(origin) = Origin::of(&url) else { return };
-        let initiator = resource.initiator.and_then(|of| known.requests[of.resource as usize]);
+        let Some(origin) = Origin::from_url(&url) else { return };
+        let initiator =
+            resource.initiator.and_then(|initiator| known.requests[initiator.resource as usize]);
         let entry = Entry {
             kind: resource.kind,
             priority: resource.priority,

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::super::quantile::nearest_rank;
 use super::*;
 
-fn of(values: impl IntoIterator<Item = u64>) -> Histogram {
+fn histogram_of(values: impl IntoIterator<Item = u64>) -> Histogram {
     let mut histogram = Histogram::new();
     values.into_iter().for_each(|ns| histogram.record_ns(ns));
     histogram
@@ -11,7 +11,7 @@ fn of(values: impl IntoIterator<Item = u64>) -> Histogram {
 
 /// Times around 37 ms with a long tail, without a generator: a Weyl sequence through a logarithm.
 fn typical(count: u64) -> Histogram {
-    of((1..=count).map(|n| {
+    histogram_of((1..=count).map(|n| {
         let uniform = (n as f64 * 0.618_033_988_749_895).fract();
         37_000_000 + (-(1.0 - uniform).ln() * 80_000.0) as u64
     }))
@@ -20,7 +20,7 @@ fn typical(count: u64) -> Histogram {
 #[test]
 fn mean_least_and_greatest_are_those_of_the_values_and_not_of_buckets() {
     // (1,000,001 + 1,000,003 + 9,999,999) / 3 = 4,000,001; the buckets there are 512 ns and 8 µs.
-    let histogram = of([1_000_001, 1_000_003, 9_999_999]);
+    let histogram = histogram_of([1_000_001, 1_000_003, 9_999_999]);
     assert_eq!(histogram.min_ns(), Some(1_000_001));
     assert_eq!(histogram.max_ns(), Some(9_999_999));
     assert_eq!(histogram.mean_ns(), Some(4_000_001.0));
@@ -37,14 +37,14 @@ fn an_empty_histogram_has_no_figures() {
 
 #[test]
 fn zero_counts_as_a_nanosecond_and_the_top_saturates() {
-    let histogram = of([0, TOP_NS, TOP_NS + 1, u64::MAX]);
+    let histogram = histogram_of([0, TOP_NS, TOP_NS + 1, u64::MAX]);
     assert_eq!((histogram.count(), histogram.saturated()), (4, 2));
     assert_eq!((histogram.min_ns(), histogram.max_ns()), (Some(1), Some(u64::MAX)));
 }
 
 #[test]
 fn the_summary_leaves_out_what_too_few_values_cannot_say() {
-    let summary = of((1..=100).map(|n| n * 1000)).summary_us();
+    let summary = histogram_of((1..=100).map(|n| n * 1000)).summary_us();
     assert_eq!((summary.count, summary.min, summary.max), (100, Some(1.0), Some(100.0)));
     assert_eq!(summary.mean, Some(50.5));
     assert!((summary.p50.unwrap() - 50.0).abs() < 0.025, "{summary:?}");
@@ -67,7 +67,9 @@ fn a_record_gives_back_the_histogram_it_was_made_of() {
 
 #[test]
 fn a_message_carries_it_exactly_and_is_small() {
-    for histogram in [Histogram::new(), of([7]), of([u64::MAX, 1]), typical(100_000)] {
+    for histogram in
+        [Histogram::new(), histogram_of([7]), histogram_of([u64::MAX, 1]), typical(100_000)]
+    {
         let json = serde_json::to_string(&histogram).unwrap();
         assert!(json.len() < 30 * 1024, "{} bytes", json.len());
         assert_eq!(serde_json::from_str::<Histogram>(&json).unwrap(), histogram);
@@ -76,7 +78,7 @@ fn a_message_carries_it_exactly_and_is_small() {
 
 #[test]
 fn what_contradicts_itself_is_refused() {
-    let json = serde_json::to_value(of([5_000, 7_000])).unwrap();
+    let json = serde_json::to_value(histogram_of([5_000, 7_000])).unwrap();
     let bad = [
         ("sum_ns", serde_json::json!("3")),
         ("sum_ns", serde_json::json!("a lot")),
@@ -171,7 +173,7 @@ proptest! {
         mut values in prop::collection::vec(1..=TOP_NS, 1..300),
         num in 0_u64..=1000,
     ) {
-        let histogram = of(values.iter().copied());
+        let histogram = histogram_of(values.iter().copied());
         values.sort_unstable();
         let exact = nearest_rank(&values, num as usize, 1000).unwrap() as f64;
         let ours = histogram.quantile_ns(num, 1000).unwrap() as f64;
@@ -183,9 +185,9 @@ proptest! {
         a in prop::collection::vec(any::<u64>(), 0..100),
         b in prop::collection::vec(0..TOP_NS, 0..100),
     ) {
-        let mut merged = of(a.iter().copied());
-        merged.merge(&of(b.iter().copied()));
-        let one = of(a.into_iter().chain(b));
+        let mut merged = histogram_of(a.iter().copied());
+        merged.merge(&histogram_of(b.iter().copied()));
+        let one = histogram_of(a.into_iter().chain(b));
         prop_assert_eq!(&merged, &one);
         prop_assert_eq!(merged.summary_us(), one.summary_us());
     }

@@ -95,19 +95,19 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
     let near = |one: &&&ListenerState| {
         is_nearly_full(one.accept_queue_recent_peak, one.accept_queue_limit)
     };
-    let of = |group: Group<'_>| {
+    let diagnose = |group: Group<'_>| {
         let share = |one: &&&ListenerState| {
             f64::from(one.accept_queue_recent_peak) / f64::from(one.accept_queue_limit)
         };
         let worst = group.iter().filter(near).max_by(|a, b| share(a).total_cmp(&share(b)))?;
         let subject = place(&worst.address, worst.port);
         let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
-        let of = format!("{} of {}", human_count(peak.into()), human_count(limit.into()));
+        let filled = format!("{} of {}", human_count(peak.into()), human_count(limit.into()));
         let queue = if peak > limit {
-            format!("{of} in the accept queue of {subject}, which is full")
+            format!("{filled} in the accept queue of {subject}, which is full")
         } else {
             let share = 100.0 * share(&worst);
-            format!("accept queue of {subject} at {share:.0} % of its limit: {of}")
+            format!("accept queue of {subject} at {share:.0} % of its limit: {filled}")
         };
         // No look knows what was dropped before the first.
         let none = worst.drops == Some(0) && state.interval_s > 0.0 && state.at_s > 0.0;
@@ -122,7 +122,7 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
             fix: Some(if lasts { faster(worst) } else { for_bursts(worst, state) }),
         })
     };
-    groups(state).filter_map(of).collect()
+    groups(state).filter_map(diagnose).collect()
 }
 
 /// What becomes of a burst's remedy where the overload lasts.

@@ -93,7 +93,7 @@ pub fn ids() -> impl Iterator<Item = &'static str> {
 }
 
 /// What is wrong with a state now, problems first. It does not know the states before.
-pub fn of(state: &State) -> Vec<Diagnosis> {
+pub fn find(state: &State) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = RULES.iter().flat_map(|(_, rule)| rule(state)).collect();
     sort(&mut found);
     found
@@ -122,7 +122,7 @@ pub(super) struct Held {
 impl Held {
     /// Fills in what is wrong with a state: what it shows, and what ended less than [`HOLD_S`] ago.
     pub(super) fn apply(&mut self, state: &mut State) {
-        let mut found = of(state);
+        let mut found = find(state);
         let active = found.iter().map(|one| ((one.id.clone(), one.subject.clone()), one.clone()));
         let active: BTreeMap<_, _> = active.map(|(key, one)| (key, (state.at_s, one))).collect();
         let now = state.at_s;
@@ -166,8 +166,10 @@ pub(crate) fn place(address: &str, port: u16) -> String {
 }
 
 /// Evidence from what there is of it.
-pub(crate) fn evidence<const N: usize>(of: [(&str, Option<Value>); N]) -> BTreeMap<String, Value> {
-    of.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+pub(crate) fn evidence<const N: usize>(
+    values: [(&str, Option<Value>); N],
+) -> BTreeMap<String, Value> {
+    values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// A measurement with three decimals; a value that is no number is null.

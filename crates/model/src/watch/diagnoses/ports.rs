@@ -49,7 +49,7 @@ fn uses(state: &State) -> impl Iterator<Item = Use<'_>> {
 
 /// Few ports are left, or they end before the first comes back.
 pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
-    let of = |used: Use<'_>| {
+    let diagnose = |used: Use<'_>| {
         let rising = used.to.ports_per_s.filter(|per_s| *per_s > 0.0);
         let ends_s = rising.map(|per_s| f64::from(used.left) / per_s);
         let few = f64::from(used.left) < FEW_SHARE * f64::from(used.range);
@@ -83,13 +83,13 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
             fix: Some(used.fix(state)),
         })
     };
-    uses(state).filter_map(of).collect()
+    uses(state).filter_map(diagnose).collect()
 }
 
 /// More than half of the range is in use, and connections are opened: each connect(2) tries all ports of
 /// one parity in vain.
 pub(super) fn slow(state: &State) -> Vec<Diagnosis> {
-    let of = |used: Use<'_>| {
+    let diagnose = |used: Use<'_>| {
         let to = used.to;
         // Long-lived connections alone search for nothing.
         let opening =
@@ -113,7 +113,7 @@ pub(super) fn slow(state: &State) -> Vec<Diagnosis> {
             fix: Some(used.fix(state)),
         })
     };
-    uses(state).filter_map(of).collect()
+    uses(state).filter_map(diagnose).collect()
 }
 
 fn of_destination(state: &State, used: &Use<'_>) -> std::collections::BTreeMap<String, Value> {

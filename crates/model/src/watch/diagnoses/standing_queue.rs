@@ -57,10 +57,10 @@ fn stands(one: &Standing) -> Option<Stands> {
 
 /// Clients wait in the queue at every look, and it does not empty.
 pub(super) fn standing(state: &State) -> Vec<Diagnosis> {
-    groups(state).filter_map(|group| of(state, &group)).collect()
+    groups(state).filter_map(|group| diagnose(state, &group)).collect()
 }
 
-fn of(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
+fn diagnose(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     let all = group.iter().filter_map(|one| {
         let queue = one.stands.as_deref()?;
         Some((one, queue, stands(queue)?))

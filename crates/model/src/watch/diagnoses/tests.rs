@@ -96,14 +96,14 @@ fn worst() -> State {
 }
 
 fn only(state: &State) -> Diagnosis {
-    let mut found = of(state);
+    let mut found = find(state);
     assert_eq!(found.len(), 1, "{found:?}");
     found.remove(0)
 }
 
 #[test]
 fn every_fault_is_found_with_evidence_a_short_text_and_a_whole_fix() {
-    let found = of(&worst());
+    let found = find(&worst());
     let names: BTreeMap<&str, usize> = found.iter().map(|one| (one.id.as_str(), 1)).collect();
     assert_eq!(names.len(), RULES.len(), "{:?}", names.keys());
     assert!(found.is_sorted_by_key(|one| one.severity));
@@ -167,7 +167,7 @@ fn overflows_beyond_those_of_the_named_listeners_are_named_too() {
         let full = ListenerState { overflows_per_s: Some(40.0), ..listener() };
         let rates = Some(Rates { overflows_per_s: of_host, ..Rates::default() });
         let state = State { rates, listeners: vec![full], interval_s: 1.0, ..State::default() };
-        of(&state).into_iter().map(|one| (one.subject, one.text)).collect::<Vec<_>>()
+        find(&state).into_iter().map(|one| (one.subject, one.text)).collect::<Vec<_>>()
     };
     // Some were counted between the two readings of a look.
     assert_eq!((named(40.0).len(), named(44.0).len()), (1, 1));
@@ -184,7 +184,7 @@ fn a_queue_is_near_its_limit_above_four_fifths_of_it() {
         let mut listener = listener();
         (listener.overflows_per_s, listener.drops) = (Some(0.0), Some(0));
         (listener.accept_queue_recent_peak, listener.accept_queue_limit) = (peak, limit);
-        of(&State { listeners: vec![listener], ..State::default() })
+        find(&State { listeners: vec![listener], ..State::default() })
     };
     assert_eq!(near(102, 128), []);
     assert_eq!(near(103, 128)[0].id, "accept-queue-near");
@@ -209,7 +209,7 @@ fn cookies_are_a_warning_and_dropped_syns_a_problem() {
             syns_dropped_per_s: dropped,
             ..Rates::default()
         });
-        of(&state)
+        find(&state)
     };
     assert_eq!(with(5.0, 0.0, 1)[0].severity, Severity::Warning);
     assert_eq!(with(5.0, 0.0, 2), [], "cookies for all are no sign of a full queue");
@@ -225,7 +225,7 @@ fn ports_are_scarce_below_a_tenth_or_before_a_time_wait_ends() {
         let mut state = State { limits: limits(), ..State::default() };
         state.limits.tw_reuse = Some(reuse);
         state.destinations = vec![destination(in_use, time_wait, per_s)];
-        of(&state).pop().map(|one| (one.id.clone(), one.severity, one.text))
+        find(&state).pop().map(|one| (one.id.clone(), one.severity, one.text))
     };
     let scarce = |in_use, time_wait, per_s| {
         let (id, severity, text) = with(in_use, time_wait, per_s, 0).unwrap();
@@ -257,16 +257,16 @@ fn a_loopback_destination_reuses_time_wait_by_default() {
     let mut state = State { limits: limits(), ..State::default() };
     state.destinations = vec![destination(28_000, 27_900, None)];
     state.destinations[0].address = "127.0.0.1".into();
-    assert_eq!(of(&state), []);
+    assert_eq!(find(&state), []);
     state.limits.tw_reuse = Some(0);
-    assert_eq!(of(&state)[0].id, "local-ports-scarce");
+    assert_eq!(find(&state)[0].id, "local-ports-scarce");
 }
 
 #[test]
 fn a_share_of_few_segments_is_no_alarm() {
     let with = |sent, retransmitted| {
         let segments = Some(Segments { over_s: 10.0, sent, retransmitted });
-        of(&State { segments, ..State::default() }).pop().map(|one| one.severity)
+        find(&State { segments, ..State::default() }).pop().map(|one| one.severity)
     };
     assert_eq!(with(2, 1), None);
     assert_eq!(with(50, 49), None);
@@ -282,7 +282,7 @@ fn memory_orphans_and_tracking_warn_before_they_harm() {
         state.counted.memory_bytes = Some(memory);
         state.counted.orphans = Some(orphans);
         state.counted.tracked = Some(tracked);
-        let found = of(&state).into_iter().map(|one| (one.id, one.severity));
+        let found = find(&state).into_iter().map(|one| (one.id, one.severity));
         found.collect::<Vec<(String, Severity)>>()
     };
     let one = |id: &str, severity| vec![(id.to_owned(), severity)];
@@ -299,7 +299,7 @@ fn memory_orphans_and_tracking_warn_before_they_harm() {
 fn limits_that_are_not_readable_give_no_diagnosis() {
     let mut state = worst();
     state.limits = super::super::Limits::default();
-    let names: Vec<String> = of(&state).into_iter().map(|one| one.id).collect();
+    let names: Vec<String> = find(&state).into_iter().map(|one| one.id).collect();
     for absent in
         ["local-ports-scarce", "memory-pressure", "orphans-near-limit", "conntrack-near-full"]
     {
@@ -311,7 +311,7 @@ fn limits_that_are_not_readable_give_no_diagnosis() {
 fn the_name_of_a_process_is_cleaned_in_evidence() {
     let mut state = worst();
     state.listeners[0].process = Some(Process { pid: 1, name: "a\u{1b}[31m\nb".into() });
-    let found = of(&state);
+    let found = find(&state);
     let found: Vec<_> = found.iter().filter(|one| one.subject.ends_with(":65535")).collect();
     assert_eq!(found[0].evidence["process"], "a·[31m b");
 }
@@ -386,14 +386,16 @@ proptest! {
 
 #[test]
 fn a_full_syn_queue_is_mended_where_it_is_or_where_the_accept_queue_overflows() {
-    let named =
-        |port: u16, limit: u32, syn_queue_len: Option<u32>, overflows_per_s: Option<f64>| {
-            let of = listener();
-            ListenerState { port, accept_queue_limit: limit, syn_queue_len, overflows_per_s, ..of }
-        };
+    let named = |port: u16,
+                 limit: u32,
+                 syn_queue_len: Option<u32>,
+                 overflows_per_s: Option<f64>| {
+        let plain = listener();
+        ListenerState { port, accept_queue_limit: limit, syn_queue_len, overflows_per_s, ..plain }
+    };
     let commands = |listeners: Vec<ListenerState>| {
         let state = State { listeners, ..worst() };
-        let mut found = of(&state);
+        let mut found = find(&state);
         found.retain(|one| one.id == "syn-queue-full");
         found[0].fix.take().unwrap().commands
     };
@@ -420,7 +422,7 @@ fn a_destination_that_is_this_machine_has_the_fault_of_the_listener_that_answers
     (to.address, to.port) = ("127.0.0.1".into(), 80);
     let with = |state: &mut State, at: &str| {
         (state.listeners[0].address, state.listeners[0].port) = (at.into(), 80);
-        state.diagnoses = of(state);
+        state.diagnoses = find(state);
     };
     let found = |state: &State, to: &DestinationState| {
         of_destination(state, to).map(|one| one.subject.clone())

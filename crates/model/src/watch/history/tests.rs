@@ -7,7 +7,7 @@ use crate::diagnosis::Diagnosis;
 use crate::watch::Segments;
 
 /// Every counter that a rate needs, as far as it is not named: 0.
-pub(in crate::watch) fn counters(of: &[(&str, i64)]) -> Counters {
+pub(in crate::watch) fn counters(known: &[(&str, i64)]) -> Counters {
     let names = [
         "TcpActiveOpens",
         "TcpPassiveOpens",
@@ -24,7 +24,7 @@ pub(in crate::watch) fn counters(of: &[(&str, i64)]) -> Counters {
         "TcpExtTCPDeferAcceptDrop",
     ];
     let mut counters: Counters = names.iter().map(|name| ((*name).to_owned(), 0)).collect();
-    counters.extend(of.iter().map(|(name, value)| ((*name).to_owned(), *value)));
+    counters.extend(known.iter().map(|(name, value)| ((*name).to_owned(), *value)));
     counters
 }
 
@@ -46,8 +46,8 @@ fn look(at_s: f64, listeners: Vec<ListenerLook>, overflows: i64) -> Look {
 }
 
 fn rates_of(state: &State, port: u16) -> (Option<f64>, Option<f64>, Option<u64>) {
-    let of = |one: &&ListenerState| one.port == port;
-    let one = state.listeners.iter().find(of).unwrap();
+    let is_on_port = |one: &&ListenerState| one.port == port;
+    let one = state.listeners.iter().find(is_on_port).unwrap();
     (one.overflows_per_s, one.drops_per_s, one.drops)
 }
 
@@ -273,11 +273,11 @@ fn bytes(state: &State) -> usize {
 }
 
 /// A look at so many listeners, of which `busy` overflow, each with its longest name and address.
-fn crowd(second: u32, busy: u32, of: u32) -> Look {
+fn crowd(second: u32, busy: u32, count: u32) -> Look {
     let address = |n: u32| {
         std::net::Ipv6Addr::new(0xfd77, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, n as u16)
     };
-    let listeners = (0..of).map(|n| ListenerLook {
+    let listeners = (0..count).map(|n| ListenerLook {
         address: (address(n), 50_000 + n as u16).into(),
         // Each hour another one of them is restarted.
         inode: u64::from(n) + if n == second / 3_600 { 100_000 + u64::from(second) } else { 0 },
@@ -325,8 +325,8 @@ fn one_day_of_a_thousand_listeners_stays_within_the_stated_memory() {
         for (number, second) in (0..86_400).step_by(120).enumerate() {
             // Of a look that is past 20 listeners are kept, so it is the newest that needs all of them.
             let newest = number % 100 == 99;
-            let of = if newest { 1_000 } else { 100 };
-            history.push(crowd(second, busy, of));
+            let count = if newest { 1_000 } else { 100 };
+            history.push(crowd(second, busy, count));
             assert!(history.len() <= LOOKS_MAX + 1 && history.listeners.followed() <= 1_000);
             if newest {
                 let held: usize = history.iter_back().map(bytes).sum();

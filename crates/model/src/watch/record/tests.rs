@@ -14,7 +14,7 @@ fn looks(shown: &[(f64, Shown)]) -> Vec<Look> {
     let mut at_s = 0.0;
     let mut drops: BTreeMap<usize, u32> = BTreeMap::new();
     let mut host = 0;
-    let of = |(passed_s, listeners): &(f64, Shown)| {
+    let look = |(passed_s, listeners): &(f64, Shown)| {
         at_s += passed_s;
         let listeners: Vec<ListenerLook> = listeners
             .iter()
@@ -57,7 +57,7 @@ fn looks(shown: &[(f64, Shown)]) -> Vec<Look> {
             ..Look::default()
         }
     };
-    shown.iter().map(of).collect()
+    shown.iter().map(look).collect()
 }
 
 /// The lines of a watch of these looks.
@@ -68,11 +68,11 @@ fn recorded(looks: Vec<Look>) -> Vec<WatchLine> {
 }
 
 fn intervals(lines: &[WatchLine]) -> Vec<Interval> {
-    let of = |line: &WatchLine| match line {
+    let interval = |line: &WatchLine| match line {
         WatchLine::State(interval) => Some((**interval).clone()),
         _ => None,
     };
-    lines.iter().filter_map(of).collect()
+    lines.iter().filter_map(interval).collect()
 }
 
 /// Drops, overflows in thousandths and the longest queue of each listener.
@@ -182,13 +182,13 @@ fn of_more_listeners_than_fit_none_loses_a_drop() {
     // A state has 1,024 of them: those with a drop first, in their order.
     assert_eq!(all[1].listeners.len() as u32 + all[1].idle, 1_500);
     let part = |n: u32| ListenerPart { n, queue: n, drops: 1, ..ListenerPart::default() };
-    let of = |from: u32| Interval {
+    let interval = |from: u32| Interval {
         listeners: (from..from + 1_000).map(part).collect(),
         looks: 1,
         interval_s: 1.0,
         ..Interval::default()
     };
-    let joined = of(0).join(of(500)).join(of(2_000));
+    let joined = interval(0).join(interval(500)).join(interval(2_000));
     let drops: u64 = joined.listeners.iter().map(|part| part.drops).sum();
     let others = joined.others.unwrap();
     assert_eq!(drops + others.drops, 3_000);

@@ -120,17 +120,17 @@ pub(super) fn interval(interval: &Interval, last_s: f64, suspended_s: f64) -> Re
 }
 
 fn listener(part: &ListenerPart) -> Result<(), Misfit> {
-    let of = |field: &str| format!("{field} of listener {}", part.n);
-    count(&of("overflows"), part.overflows.0)?;
-    time(&of("unknown_s"), part.unknown_s)?;
-    count(&of("drops_peak_per_s"), part.drops_peak_per_s.unwrap_or(0.0))?;
-    count(&of("overflows_peak_per_s"), part.overflows_peak_per_s.unwrap_or(0.0))
+    let field_name = |field: &str| format!("{field} of listener {}", part.n);
+    count(&field_name("overflows"), part.overflows.0)?;
+    time(&field_name("unknown_s"), part.unknown_s)?;
+    count(&field_name("drops_peak_per_s"), part.drops_peak_per_s.unwrap_or(0.0))?;
+    count(&field_name("overflows_peak_per_s"), part.overflows_peak_per_s.unwrap_or(0.0))
 }
 
 fn diagnosis(part: &DiagnosisPart) -> Result<(), Misfit> {
-    let of = |field: &str| format!("{field} of diagnosis {}", part.n);
-    time(&of("to_s"), part.to_s)?;
-    time(&of("active_s"), part.active_s)?;
+    let field_name = |field: &str| format!("{field} of diagnosis {}", part.n);
+    time(&field_name("to_s"), part.to_s)?;
+    time(&field_name("active_s"), part.active_s)?;
     // That of the first look may begin before the watch by the rounding.
-    within(&of("from_s"), part.from_s, [-1.0, part.to_s])
+    within(&field_name("from_s"), part.from_s, [-1.0, part.to_s])
 }

@@ -70,7 +70,7 @@ impl Curves {
         interval.listeners = self.listeners(std::mem::take(&mut interval.listeners), interval.at_s);
         let at = (interval.at_s / self.step_s).floor() as u64;
         self.open = match self.open.take() {
-            Some((of, open)) if of == at => Some((of, open.join(interval))),
+            Some((step, open)) if step == at => Some((step, open.join(interval))),
             Some((_, open)) => {
                 self.series.points.push(open);
                 Some((at, interval))

@@ -58,7 +58,7 @@ fn timelines(summary: &Run, width: usize) -> Vec<Block> {
 }
 
 fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Block {
-    let of = arm.map(|name| format!(", {}", clean::shorten(name, 24))).unwrap_or_default();
+    let arm_name = arm.map(|name| format!(", {}", clean::shorten(name, 24))).unwrap_or_default();
     let witness = match timeline.source.as_str() {
         "witness" => ", in a trial with capture",
         "tcp-info" => ", by TCP_INFO",
@@ -69,7 +69,7 @@ fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Block {
         n => format!(", {} not matched", number::count(n)),
     };
     let matched = number::count(timeline.matched);
-    let text = format!("where the time goes{of} (median of {matched}{unmatched}{witness})");
+    let text = format!("where the time goes{arm_name} (median of {matched}{unmatched}{witness})");
     Block::Line(vec![(Tone::Strong, clean::shorten(&text, width))])
 }
 
@@ -210,8 +210,8 @@ fn expected_table(rows: &[(&Arm, Expected<'_>)]) -> Vec<Block> {
     let names: Vec<&str> = rows.iter().map(|(arm, _)| arm.name.as_str()).collect();
     let cells =
         |f: &dyn Fn(&Expected<'_>) -> String| rows.iter().map(|(_, e)| f(e)).collect::<Vec<_>>();
-    let times = |of: fn(&Expected<'_>) -> f64| {
-        number::exact_times(&rows.iter().map(|(_, e)| of(e)).collect::<Vec<_>>())
+    let times = |time: fn(&Expected<'_>) -> f64| {
+        number::exact_times(&rows.iter().map(|(_, e)| time(e)).collect::<Vec<_>>())
     };
     let lines = lay_out(vec![
         Column::new("connect, median", Align::Left, clean::shorten_all(&names, 26)),

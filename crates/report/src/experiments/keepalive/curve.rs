@@ -54,7 +54,7 @@ fn near(trade: &Trade<'_>) -> impl Fn(&(f64, f64)) -> bool {
 fn draw(trade: &Trade<'_>, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let [left, bottom] = if wide { [64.0, 330.0] } else { [60.0, 260.0] };
-    let frame = Frame::of(screen, left, 26.0, bottom);
+    let frame = Frame::across(screen, left, 26.0, bottom);
     let near = near(trade);
     let lines: Vec<(&Curve, Vec<(f64, f64)>)> = trade
         .curves
@@ -129,12 +129,12 @@ struct Names {
 impl Names {
     /// None yet, beside the points with their ranges.
     fn beside(trade: &Trade<'_>, plot: &Plot) -> Self {
-        let of = |arm: &Traded<'_>| {
+        let extent = |arm: &Traded<'_>| {
             let x = plot.x.at(arm.packets_per_hour);
             let [least, _, most] = arm.known_s.map(|s| plot.y.at(s));
             [x - END, x + END, most - 5.0, least + 5.0]
         };
-        Self { taken: trade.drawn.iter().map(of).collect() }
+        Self { taken: trade.drawn.iter().map(extent).collect() }
     }
 
     /// A place near a point where a name of so many columns touches nothing: right of it, else left,
@@ -149,17 +149,17 @@ impl Names {
         let gap = END + 3.0;
         let sides = [(x + gap, x + gap + room), (x - gap - room, x - gap)];
         let inside = |(from, to): &(f64, f64)| *from >= left && *to <= right;
-        let of = |(from, to): (f64, f64), by: f64| [from, to, y + by - 8.0, y + by + 8.0];
+        let extent = |(from, to): (f64, f64), by: f64| [from, to, y + by - 8.0, y + by + 8.0];
         let places: Vec<[f64; 4]> = [0.0, 15.0, -15.0, 30.0, -30.0, 45.0, -45.0]
             .into_iter()
-            .flat_map(|by| sides.into_iter().filter(inside).map(move |side| of(side, by)))
+            .flat_map(|by| sides.into_iter().filter(inside).map(move |side| extent(side, by)))
             .collect();
         let free = |place: &[f64; 4]| {
             let [from, to, top, bottom] = *place;
             !self.taken.iter().any(|[a, b, c, d]| from < *b && *a < to && top < *d && *c < bottom)
         };
         let place = places.iter().copied().find(free).or(places.first().copied());
-        let place = place.unwrap_or(of(sides[0], 0.0));
+        let place = place.unwrap_or(extent(sides[0], 0.0));
         self.taken.push(place);
         let [from, to, top, _] = place;
         let base = top + 12.0;
@@ -226,11 +226,12 @@ fn compared(trade: &Trade<'_>) -> Option<String> {
     if trade.drawn.len() < 2 {
         return None;
     }
-    let of = if trade.left_out { "Fastest detection of those drawn" } else { "Fastest detection" };
+    let fastest =
+        if trade.left_out { "Fastest detection of those drawn" } else { "Fastest detection" };
     let few = if soonest.packets_per_hour <= fewest.packets_per_hour * ALIKE {
         "No arm sends clearly fewer packets".to_owned()
     } else {
         format!("Fewest packets: {}", words(fewest))
     };
-    Some(format!("{of}: {}. {few}.", words(soonest)))
+    Some(format!("{fastest}: {}. {few}.", words(soonest)))
 }

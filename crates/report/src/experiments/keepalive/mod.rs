@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use tcptoll_model::experiments::column::value;
 use tcptoll_model::experiments::keepalive::columns::{
-    deaths, detection_s, due_s, of, traded, traffic,
+    deaths, detection_s, due_s, keepalive, traded, traffic,
 };
 use tcptoll_model::experiments::keepalive::{DETECTION, MACHINE_CPU, PACKETS};
 use tcptoll_model::record::{Arm, HistogramSummary};
@@ -31,7 +31,7 @@ pub(super) const OWN: Own = Own {
     failed: Some(failed),
     answer: Some(&Answer {
         histogram: DETECTION.name,
-        of: |arm| deaths(arm).map(|deaths| (deaths.known, deaths.dead)),
+        counts: |arm| deaths(arm).map(|deaths| (deaths.known, deaths.dead)),
         share: "share of dead connections detected within …",
         never: "never detected",
         caption: caption_of_deaths,
@@ -59,7 +59,7 @@ fn failed(Failed { failed, tried }: Failed) -> String {
 /// Words in columns: how an arm checked, by what deaths were known, false alarms to be expected.
 fn cell(key: &str, arm: &Arm) -> Option<String> {
     match key {
-        "checking" => Some(settings(of(arm)?)),
+        "checking" => Some(settings(keepalive(arm)?)),
         "known_by" => counted(&deaths(arm)?.known_by),
         "read_said" => counted(&deaths(arm)?.read_said),
         "wrongly_closed_expected" => expected_wrongly(arm),
@@ -103,7 +103,7 @@ fn text(summary: &Run, width: usize) -> Vec<Block> {
 fn traded_text(trade: &Trade<'_>, width: usize) -> Vec<Block> {
     let mut blocks =
         vec![Block::Blank, Block::Named("trade", "time and packets", NAME), Block::Blank];
-    let picture = scatter::of(trade, width);
+    let picture = scatter::lines(trade, width);
     let remarks = trade.remarks.iter().cloned();
     let basis = trade.basis().filter(|_| !picture.is_empty());
     blocks.extend(picture.into_iter().map(|line| Block::Line(vec![(Tone::Plain, line)])));
@@ -116,7 +116,7 @@ fn traded_text(trade: &Trade<'_>, width: usize) -> Vec<Block> {
 fn how(summary: &Run) -> Vec<Block> {
     let mut ways: Vec<(&str, String)> = Vec::new();
     for arm in &summary.arms {
-        let Some(checked) = of(arm) else { continue };
+        let Some(checked) = keepalive(arm) else { continue };
         let way = settings(checked);
         if !way.is_empty() && !ways.iter().any(|(_, known)| *known == way) {
             ways.push((checked.checking.mechanism.name(), way));
@@ -144,7 +144,7 @@ fn markdown(summary: &Run) -> Vec<Passage> {
 
 /// Deaths, the trade, and what checking took.
 fn sections(summary: &Run) -> Vec<Section> {
-    if summary.arms.iter().all(|arm| of(arm).is_none()) {
+    if summary.arms.iter().all(|arm| keepalive(arm).is_none()) {
         return Vec::new();
     }
     let mut sections = Vec::new();
@@ -199,7 +199,7 @@ fn sections(summary: &Run) -> Vec<Section> {
 
 /// What the lines of the picture say: mechanism, known after, packets per hour, the setting.
 fn computed(trade: &Trade<'_>) -> Vec<Vec<String>> {
-    let of = |curve: &Curve| {
+    let rows = |curve: &Curve| {
         let mechanism = curve.mechanism;
         let row = move |p: &tcptoll_model::checking::Point| {
             vec![
@@ -211,7 +211,7 @@ fn computed(trade: &Trade<'_>) -> Vec<Vec<String>> {
         };
         curve.points.iter().map(row).collect::<Vec<_>>()
     };
-    trade.curves.iter().flat_map(of).collect()
+    trade.curves.iter().flat_map(rows).collect()
 }
 
 /// The picture of the trade.

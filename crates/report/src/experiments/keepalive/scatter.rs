@@ -60,7 +60,7 @@ impl Axis {
 }
 
 /// The lines of the picture; none where nothing has a place in it.
-pub(super) fn of(trade: &Trade<'_>, width: usize) -> Vec<String> {
+pub(super) fn lines(trade: &Trade<'_>, width: usize) -> Vec<String> {
     // The curves go much further; near what was measured they can be told apart.
     let near = |value: f64| [value / NEAR, value * NEAR];
     let packets = trade.drawn.iter().flat_map(|arm| near(arm.packets_per_hour));

@@ -4,7 +4,7 @@ use tcptoll_model::checking::{Mechanism, Path, Point};
 use tcptoll_model::record::Arm;
 
 use super::words::who;
-use super::{detection_s, of, packets_per_hour, traded, traffic};
+use super::{detection_s, keepalive, packets_per_hour, traded, traffic};
 use crate::number;
 use crate::run::Run;
 
@@ -94,7 +94,7 @@ pub(super) fn trade(summary: &Run) -> Option<Trade<'_>> {
     if mechanisms.len() < 2 {
         return None;
     }
-    let path = known.iter().find_map(|(_, arm)| of(arm)?.assumed).unwrap_or(Path::ASSUMED);
+    let path = known.iter().find_map(|(_, arm)| keepalive(arm)?.assumed).unwrap_or(Path::ASSUMED);
     let curve = |(mechanism, at)| {
         let points = tcptoll_model::checking::curve(mechanism, path);
         (points.len() > 1).then_some(Curve { mechanism, at, points })
@@ -120,11 +120,11 @@ fn place(at: usize, arm: &Arm) -> Option<Traded<'_>> {
 }
 
 fn mechanism(arm: &Arm) -> Option<Mechanism> {
-    of(arm).map(|keepalive| keepalive.checking.mechanism)
+    keepalive(arm).map(|keepalive| keepalive.checking.mechanism)
 }
 
 fn computed(arm: &Arm) -> Option<f64> {
-    of(arm)?.computed_packets_per_hour()
+    keepalive(arm)?.computed_packets_per_hour()
 }
 
 /// What is to be said of arms that are not simply a point of what was measured; what several share
@@ -145,7 +145,7 @@ fn remark(at: usize, arm: &Arm) -> Option<&'static str> {
     let idle = computed(arm) == Some(0.0);
     Some(match place(at, arm) {
         Some(traded) if !traded.computed => return None,
-        Some(_) if of(arm).and_then(traffic).is_some() => {
+        Some(_) if keepalive(arm).and_then(traffic).is_some() => {
             "packets are computed, because the window was shorter than the time between two checks"
         }
         Some(_) => "packets are computed, because none were counted",

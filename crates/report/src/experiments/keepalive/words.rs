@@ -4,7 +4,7 @@
 use tcptoll_model::checking::{Checking, Evidence, Mechanism, Place, Setting};
 use tcptoll_model::record::{Arm, Deaths, Keepalive};
 
-use super::{counted, deaths, due_s, of};
+use super::{counted, deaths, due_s, keepalive};
 use crate::figures::plural;
 use crate::number;
 use crate::own::Note;
@@ -83,7 +83,7 @@ pub(super) fn setting(checking: &Checking) -> String {
 pub(super) fn to_set(arms: &[Arm]) -> Vec<[String; 4]> {
     let mut known: Vec<(Vec<Setting>, Vec<&str>)> = Vec::new();
     for arm in arms {
-        let Some(keepalive) = of(arm) else { continue };
+        let Some(keepalive) = keepalive(arm) else { continue };
         let settings = keepalive.checking.settings();
         match known.iter_mut().find(|(one, _)| *one == settings) {
             Some((_, names)) => names.push(&arm.name),
@@ -191,13 +191,13 @@ mod tests {
         Deaths { fault: fault.into(), dead, known, watched_s: 60.0, ..Deaths::default() }
     }
 
-    fn of(mechanism: Mechanism) -> Checking {
+    fn checking(mechanism: Mechanism) -> Checking {
         Checking { mechanism, ..Checking::default() }
     }
 
     #[test]
     fn deaths_that_nobody_learned_of_are_a_fault() {
-        let of_known = |known| notes(&arm(of(Mechanism::Tcp), dead("freeze", 100, known)));
+        let of_known = |known| notes(&arm(checking(Mechanism::Tcp), dead("freeze", 100, known)));
         assert_eq!(of_known(100), []);
         let note = |text: &str| [Note { text: text.to_owned(), bad: true }];
         assert_eq!(of_known(0), note("none of 100 dead connections detected within 60 s"));
@@ -209,7 +209,7 @@ mod tests {
         let of_closed = |wrongly_closed| {
             let expected_wrongly = Some([0.0, 2.0, 6.0]);
             let deaths = Deaths { wrongly_closed, expected_wrongly, ..dead("loss=5%", 0, 0) };
-            notes(&arm(of(Mechanism::Tcp), deaths)).len()
+            notes(&arm(checking(Mechanism::Tcp), deaths)).len()
         };
         assert_eq!([of_closed(6), of_closed(7)], [0, 1]);
     }
@@ -220,14 +220,14 @@ mod tests {
             idle_s: Some(10.0),
             interval_s: Some(1.0),
             probes: Some(3),
-            ..of(Mechanism::Tcp)
+            ..checking(Mechanism::Tcp)
         };
         assert_eq!(setting(&tcp), "probes after 10 s of silence; dead after 3 probes, 1 s apart");
         let heartbeat = Checking {
             idle_s: Some(10.0),
             answer_within_s: Some(2.5),
             null_bytes: Some(4),
-            ..of(Mechanism::Heartbeat)
+            ..checking(Mechanism::Heartbeat)
         };
         assert_eq!(
             setting(&heartbeat),
@@ -238,9 +238,9 @@ mod tests {
             interval_s: Some(1.0),
             user_timeout_s: Some(30.0),
             retransmission_s: Some(924.6),
-            ..of(Mechanism::Write)
+            ..checking(Mechanism::Write)
         };
         assert_eq!(setting(&write), "a message every 1 s; TCP_USER_TIMEOUT 30 s");
-        assert_eq!(setting(&of(Mechanism::None)), "nothing is sent");
+        assert_eq!(setting(&checking(Mechanism::None)), "nothing is sent");
     }
 }

@@ -44,12 +44,12 @@ struct Drawn<'a> {
 }
 
 fn drawn(summary: &Run) -> Vec<Drawn<'_>> {
-    let of = |arm| {
+    let with_requests = |arm| {
         let arm: &Arm = arm;
         let loads = arm.own.page.as_deref()?;
         (!loads.waterfall.requests.is_empty()).then_some(Drawn { arm, loads })
     };
-    summary.arms.iter().filter_map(of).collect()
+    summary.arms.iter().filter_map(with_requests).collect()
 }
 
 /// What became of a request: its class of failure, or its status.
@@ -86,7 +86,7 @@ fn notes(page: &Waterfall) -> Vec<String> {
 
 /// Where a request ends, µs. A record may hold any number.
 fn end_us(request: &Request) -> u64 {
-    let phases = PHASES.iter().map(|(_, _, _, of)| of(&request.phases));
+    let phases = PHASES.iter().map(|(_, _, _, time)| time(&request.phases));
     phases.fold(request.known_us, u64::saturating_add)
 }
 

@@ -93,9 +93,9 @@ fn draw(page: &Waterfall, one: &Drawn<'_>, screen: Screen, last: u64) -> Svg {
 
 fn bars(svg: &mut Svg, request: &Request, top: f64, x: impl Fn(u64) -> f64) {
     let mut at = request.known_us;
-    for (name, _, class, of) in PHASES {
+    for (name, _, class, time) in PHASES {
         let from = at;
-        at = at.saturating_add(of(&request.phases));
+        at = at.saturating_add(time(&request.phases));
         let (begin, end) = (x(from), x(at));
         if at > from {
             let class =
@@ -109,9 +109,9 @@ fn bars(svg: &mut Svg, request: &Request, top: f64, x: impl Fn(u64) -> f64) {
 }
 
 fn tooltip(request: &Request) -> String {
-    let phases = PHASES.iter().filter(|(_, _, _, of)| of(&request.phases) > 0);
+    let phases = PHASES.iter().filter(|(_, _, _, time)| time(&request.phases) > 0);
     let phases: Vec<String> = phases
-        .map(|(name, _, _, of)| format!("{name} {}", number::time(of(&request.phases) as f64)))
+        .map(|(name, _, _, time)| format!("{name} {}", number::time(time(&request.phases) as f64)))
         .collect();
     let connection = request.connection.map_or(String::new(), |id| format!(", connection {id}"));
     format!(

@@ -93,9 +93,9 @@ fn bar(request: &Request, cells: usize, last: u64) -> String {
     let slice = last as f64 / cells as f64;
     let mut edges = Vec::new();
     let mut at = request.known_us;
-    for (_, letter, _, of) in PHASES {
+    for (_, letter, _, time) in PHASES {
         let from = at;
-        at = at.saturating_add(of(&request.phases));
+        at = at.saturating_add(time(&request.phases));
         edges.push((from as f64, at as f64, letter));
     }
     let cell = |number: usize| {

@@ -62,14 +62,14 @@ fn bars(arm: &Arm, names: &[&str]) -> Vec<(i32, u64)> {
 }
 
 fn rows(summary: &Run) -> Vec<Row<'_>> {
-    let of = |(at, arm, queues)| {
+    let row = |(at, arm, queues)| {
         let connected = bars(arm, &[CONNECT.name, CONNECT_OF_FAILED.name]);
         let served = bars(arm, &[FIRST_BYTE.name]);
         Row { at, arm, queues, connected, served }
     };
     // Where no connection succeeded there are no bars, and that is said in their place.
     let drawn = |row: &Row<'_>| !row.is_empty() || (row.arm.ok == 0 && row.arm.attempts > 0);
-    recorded(summary).into_iter().map(of).filter(drawn).take(ARMS).collect()
+    recorded(summary).into_iter().map(row).filter(drawn).take(ARMS).collect()
 }
 
 /// The picture; `None` where no arm has a whole distribution.
@@ -91,7 +91,7 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let (left, pitch) = if wide { (84.0, 124.0) } else { (76.0, 120.0) };
     let top = 40.0;
-    let frame = Frame::of(screen, left, top - 22.0, top + pitch * rows.len() as f64);
+    let frame = Frame::across(screen, left, top - 22.0, top + pitch * rows.len() as f64);
     let ends = rows.iter().flat_map(|row| row.connected.iter().chain(&row.served));
     let (least, most) = ends
         .fold((i32::MAX, i32::MIN), |(least, most), (bar, _)| (least.min(*bar), most.max(*bar)));
@@ -121,9 +121,9 @@ fn steps(ladder: &RetryLadder) -> impl Iterator<Item = (f64, u64)> + '_ {
 /// Dashed lines at the steps of both ladders that any arm used.
 fn ladder_lines(plot: &mut Plot, rows: &[Row<'_>]) {
     let Frame { top, bottom, .. } = plot.frame;
-    let used = |of: fn(&Queues) -> &RetryLadder| {
+    let used = |ladder: fn(&Queues) -> &RetryLadder| {
         let mut at: Vec<f64> =
-            rows.iter().flat_map(|row| steps(of(row.queues))).map(|(at, _)| at).collect();
+            rows.iter().flat_map(|row| steps(ladder(row.queues))).map(|(at, _)| at).collect();
         at.sort_by(f64::total_cmp);
         at.dedup();
         at
@@ -226,7 +226,7 @@ fn caption(summary: &Run, rows: &[Row<'_>]) -> String {
 
 /// `connected after a retransmitted SYN: 246 at 1 s`.
 fn waited(queues: &Queues) -> Option<String> {
-    let of = |ladder: &RetryLadder, packet: &str| {
+    let sentence = |ladder: &RetryLadder, packet: &str| {
         let steps: Vec<String> = steps(ladder)
             .map(|(at, count)| format!("{} at {} s", number::count(count), number::trimmed(at)))
             .collect();
@@ -235,7 +235,7 @@ fn waited(queues: &Queues) -> Option<String> {
     };
     let parts: Vec<String> = [(&queues.syn_ladder, "SYN"), (&queues.syn_ack_ladder, "SYN-ACK")]
         .into_iter()
-        .filter_map(|(ladder, packet)| of(ladder, packet))
+        .filter_map(|(ladder, packet)| sentence(ladder, packet))
         .collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
@@ -245,7 +245,7 @@ pub(super) fn table(summary: &Run) -> Option<Item> {
     let rows: Vec<Vec<String>> = recorded(summary)
         .into_iter()
         .flat_map(|(_, arm, queues)| {
-            let of = |ladder: &'_ RetryLadder, packet: &'static str| {
+            let row = |ladder: &'_ RetryLadder, packet: &'static str| {
                 let on: Vec<String> = steps(ladder)
                     .map(|(at, count)| {
                         format!("{} at {} s", number::count(count), number::trimmed(at))
@@ -274,7 +274,7 @@ pub(super) fn table(summary: &Run) -> Option<Item> {
                     ]
                 })
             };
-            [of(&queues.syn_ladder, "SYN"), of(&queues.syn_ack_ladder, "SYN-ACK")]
+            [row(&queues.syn_ladder, "SYN"), row(&queues.syn_ack_ladder, "SYN-ACK")]
         })
         .flatten()
         .collect();

@@ -50,7 +50,7 @@ pub(super) fn picture(summary: &Run) -> Option<Picture> {
 fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let (left, pitch) = if wide { (290.0, 26.0) } else { (10.0, 44.0) };
-    let frame = Frame::of(screen, left, 4.0, 14.0 + rows.len() as f64 * pitch);
+    let frame = Frame::across(screen, left, 4.0, 14.0 + rows.len() as f64 * pitch);
     let frame = frame.with_room(if wide { 76.0 } else { 58.0 });
     let values = rows.iter().flat_map(|row| [row.times.min_us, row.times.max_us]);
     let mut plot = Plot::of_rows(frame, 44.0, Scale::fit(values, left, frame.right));
@@ -102,7 +102,7 @@ fn tooltip(row: &Row<'_>) -> String {
 
 /// What those that failed were told, of up to three outcomes.
 fn caption(summary: &Run, rows: &[Row<'_>]) -> String {
-    let of = |row: &Row<'_>| {
+    let phrase = |row: &Row<'_>| {
         let arm = summary.arms.get(row.at)?;
         let were = if row.times.count == 1 { "was" } else { "were" };
         let what = match row.outcome {
@@ -118,7 +118,7 @@ fn caption(summary: &Run, rows: &[Row<'_>]) -> String {
         ))
     };
     let failed: Vec<String> =
-        rows.iter().filter(|row| row.outcome != "ok").filter_map(of).take(3).collect();
+        rows.iter().filter(|row| row.outcome != "ok").filter_map(phrase).take(3).collect();
     let bars = "Bars: from the first to the last connection. Dots: medians. Numbers: connections.";
     match failed.as_slice() {
         [] => format!("Every connection was served in the end. {bars}"),

@@ -40,10 +40,11 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
     let mut all = Vec::new();
     let several = queues.listeners.len() > 1;
     for listener in &queues.listeners {
-        let of = if several { format!(" of {}", place(listener)) } else { String::new() };
+        let listener_name =
+            if several { format!(" of {}", place(listener)) } else { String::new() };
         if listener.length.points.len() > 1 {
             all.push(Panel {
-                title: format!("accept queue{of}"),
+                title: format!("accept queue{listener_name}"),
                 series: &listener.length,
                 // listen(n) holds n + 1.
                 limit: Some((f64::from(listener.limit) + 1.0, "capacity")),
@@ -53,7 +54,7 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
             && listener.half_open_peak.unwrap_or(0) > 0
         {
             all.push(Panel {
-                title: format!("half-open requests{of}"),
+                title: format!("half-open requests{listener_name}"),
                 series,
                 limit: listener.half_open_limit.map(|limit| (f64::from(limit), "limit")),
             });
@@ -62,7 +63,11 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
             listener.dropped_so_far.as_ref().filter(|series| series.points.len() > 1)
             && listener.drops.unwrap_or(0) > 0
         {
-            all.push(Panel { title: format!("packets dropped so far{of}"), series, limit: None });
+            all.push(Panel {
+                title: format!("packets dropped so far{listener_name}"),
+                series,
+                limit: None,
+            });
         }
     }
     all
@@ -70,11 +75,12 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
 
 /// A picture per arm that recorded a queue over time.
 pub(super) fn sections(summary: &Run) -> Vec<Section> {
-    let of = |(at, arm, queues): (usize, &Arm, &Queues)| {
+    let pictures = |(at, arm, queues): (usize, &Arm, &Queues)| {
         let panels = panels(queues);
         (!panels.is_empty()).then(|| (at, vec![Item::Picture(picture(at, arm, queues, &panels))]))
     };
-    let arms: Vec<(usize, Vec<Item>)> = recorded(summary).into_iter().filter_map(of).collect();
+    let arms: Vec<(usize, Vec<Item>)> =
+        recorded(summary).into_iter().filter_map(pictures).collect();
     let items = if arms.is_empty() { Vec::new() } else { vec![Item::Arms(arms)] };
     vec![Section { title: "Queues over time", items }]
 }

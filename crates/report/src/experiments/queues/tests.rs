@@ -91,13 +91,13 @@ fn run(arms: Vec<Arm>) -> Run {
 
 /// The terminal's lines, without their tones.
 fn lines(summary: &Run, width: usize) -> Vec<String> {
-    let of = |block: Block| match block {
+    let texts = |block: Block| match block {
         Block::Line(pieces) => vec![pieces.into_iter().map(|(_, text)| text).collect()],
         Block::Lines(lines, _) => lines.heads.into_iter().chain(lines.rows).collect(),
         Block::Prose(_, text, _) => vec![text],
         _ => vec![String::new()],
     };
-    text::blocks(summary, width).into_iter().flat_map(of).collect()
+    text::blocks(summary, width).into_iter().flat_map(texts).collect()
 }
 
 #[test]

@@ -141,9 +141,9 @@ fn outcomes(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
     let more = rows.len().saturating_sub(OUTCOMES);
     rows.truncate(OUTCOMES);
     let cells =
-        |of: &dyn Fn(&Outcome) -> String| rows.iter().map(|row| of(row.2)).collect::<Vec<_>>();
-    let times = |of: fn(&Outcome) -> f64| {
-        number::times(&rows.iter().map(|row| Some(of(row.2))).collect::<Vec<_>>())
+        |text: &dyn Fn(&Outcome) -> String| rows.iter().map(|row| text(row.2)).collect::<Vec<_>>();
+    let times = |time: fn(&Outcome) -> f64| {
+        number::times(&rows.iter().map(|row| Some(time(row.2))).collect::<Vec<_>>())
     };
     let table = |whole: bool| {
         let mut table = vec![

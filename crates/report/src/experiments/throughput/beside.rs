@@ -31,12 +31,13 @@ struct Row<'a> {
 }
 
 fn row<'a>(at: usize, arm: &'a Arm, loaded: &str) -> Option<Row<'a>> {
-    let of = |metric| rounds::measured(arm, metric).map(|m| m.value).filter(|value| *value > 0.0);
+    let measured =
+        |metric| rounds::measured(arm, metric).map(|m| m.value).filter(|value| *value > 0.0);
     Some(Row {
         at,
         arm,
-        goodput: of(GOODPUT.name)? * 8.0,
-        loaded_us: of(loaded)?,
+        goodput: measured(GOODPUT.name)? * 8.0,
+        loaded_us: measured(loaded)?,
         quiet_us: quiet_rtt_us(arm),
     })
 }

@@ -78,7 +78,7 @@ fn alike(a: f64, b: f64) -> bool {
 
 /// Window / RTT of a line; `None` with fewer than two points.
 fn window(line: &Line<'_>) -> Option<Window> {
-    let of = |(size, point): (f64, &Point<'_>)| {
+    let bound = |(size, point): (f64, &Point<'_>)| {
         let transfer = point.arm.own.transfer.as_ref()?;
         let window = way(transfer)?.sender.peer_window_bytes?;
         let rtt_us = quiet_rtt_us(point.arm)?;
@@ -86,7 +86,7 @@ fn window(line: &Line<'_>) -> Option<Window> {
         let rate = window * transfer.connections.max(1) as f64 * 8.0 / (rtt_us / 1e6);
         (rate.is_finite() && rate > 0.0).then_some(([size, window, rate], rtt_us))
     };
-    let (points, rtts): (Vec<[f64; 3]>, Vec<f64>) = line.sized().filter_map(of).unzip();
+    let (points, rtts): (Vec<[f64; 3]>, Vec<f64>) = line.sized().filter_map(bound).unzip();
     let rtt_us = rtts.iter().copied().sum::<f64>() / rtts.len() as f64;
     (points.len() > 1).then_some(Window { rtt_us, points })
 }

@@ -87,7 +87,7 @@ pub(super) struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     /// The metric over the levels of a size; `None` with fewer than two of them.
-    pub(super) fn of(summary: &'a Run, size: Size, shown: Shown) -> Option<Self> {
+    pub(super) fn new(summary: &'a Run, size: Size, shown: Shown) -> Option<Self> {
         let rate = rounds::unit(summary, shown.metric) == "bytes/s";
         let factor = if rate { 8.0 } else { 1.0 };
         let mut lines: Vec<Line<'a>> = Vec::new();
@@ -158,12 +158,12 @@ impl<'a> Lines<'a> {
 
 /// A line has the colour of its first arm; where two would have the same, that of its place.
 fn colour(lines: &mut [Line<'_>]) {
-    let of = |line: &Line<'_>| line.points.first().map_or(0, |point| point.at % LINES);
-    let mut colours: Vec<usize> = lines.iter().map(of).collect();
+    let own_colour = |line: &Line<'_>| line.points.first().map_or(0, |point| point.at % LINES);
+    let mut colours: Vec<usize> = lines.iter().map(own_colour).collect();
     colours.sort_unstable();
     let distinct = colours.windows(2).all(|pair| pair[0] != pair[1]);
     for (at, line) in lines.iter_mut().enumerate() {
-        let colour = if distinct { of(line) } else { at };
+        let colour = if distinct { own_colour(line) } else { at };
         line.colour = arm_class(colour);
         line.dash = ["d0", "d1", "d2", "d3"][at % 4];
     }

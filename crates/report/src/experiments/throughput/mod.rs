@@ -59,8 +59,9 @@ fn over(summary: &Run) -> Vec<Lines<'_>> {
         Shown { metric: GOODPUT.name, words: "goodput" },
         Shown { metric: "latency_us_p50", words: LATENCY.words },
     ];
-    let of = |shown: Shown| SIZES.iter().filter_map(move |size| Lines::of(summary, *size, shown));
-    shown.into_iter().flat_map(of).collect()
+    let lines =
+        |shown: Shown| SIZES.iter().filter_map(move |size| Lines::new(summary, *size, shown));
+    shown.into_iter().flat_map(lines).collect()
 }
 
 /// The first of these.

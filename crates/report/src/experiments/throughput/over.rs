@@ -52,15 +52,15 @@ fn words(lines: &Lines<'_>, value: f64) -> String {
 fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let [left, bottom] = if wide { [84.0, 330.0] } else { [74.0, 260.0] };
-    let frame = Frame::of(screen, left, 26.0, bottom);
+    let frame = Frame::across(screen, left, 26.0, bottom);
     let auto = lines.points().any(|point| point.size.is_none());
     let right = if auto { frame.right - AUTO } else { frame.right };
-    let of = |point: &Point<'_>| {
+    let ends = |point: &Point<'_>| {
         let [low, high] = point.bar.unwrap_or([point.value; 2]);
         [point.value, low, high, point.published.map_or(point.value, |(value, _)| value)]
     };
     let limits = limits(lines);
-    let values = lines.points().flat_map(of).chain(limits.links.iter().copied());
+    let values = lines.points().flat_map(ends).chain(limits.links.iter().copied());
     let y = Scale::log(values, bottom - 6.0, frame.top + 6.0);
     let x = Scale::bytes(lines.sizes().into_iter(), left + 10.0, right - 10.0);
     // On a short link a window allows more than there is to see.

@@ -45,7 +45,7 @@ fn windowed(levels: &[(&str, &str)], window: f64) -> Arm {
     Arm { own: transfer.into(), ..arm(levels, goodput) }
 }
 
-fn of(experiment: &str, arms: Vec<Arm>) -> Run {
+fn summary_of(experiment: &str, arms: Vec<Arm>) -> Run {
     REPORTS.cleaned(Summary { experiment: experiment.into(), arms, ..Summary::default() })
 }
 
@@ -53,7 +53,7 @@ fn windows() -> Run {
     let arms = ["64K", "16K", "1M"]
         .map(|level| windowed(&[("window", level)], parse_size(level).unwrap() as f64 * 1.15));
     let auto = windowed(&[("window", "auto")], 6e6);
-    of("stream", arms.into_iter().chain([auto]).collect())
+    summary_of("stream", arms.into_iter().chain([auto]).collect())
 }
 
 fn messages() -> Run {
@@ -66,7 +66,7 @@ fn messages() -> Run {
         ["on", "off"]
             .map(|nagle| arm(&[("message", level), ("nagle", nagle)], goodput(level, nagle)))
     });
-    of("messages", arms.collect())
+    summary_of("messages", arms.collect())
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn levels_that_are_sizes_are_ordered_by_bytes_and_auto_stands_last() {
 
 #[test]
 fn one_level_makes_no_picture() {
-    let alone = of("stream", vec![windowed(&[("window", "64K")], 75e3)]);
+    let alone = summary_of("stream", vec![windowed(&[("window", "64K")], 75e3)]);
     assert!(picture(&alone).is_none());
     assert!(
         sections(&alone, Some(LOADED))
@@ -104,9 +104,9 @@ fn one_level_makes_no_picture() {
             .all(|section| { section.items.iter().all(|item| matches!(item, Item::Lead)) })
     );
     let auto = windowed(&[("window", "auto")], 6e6);
-    let with_auto = of("stream", vec![windowed(&[("window", "64K")], 75e3), auto]);
+    let with_auto = summary_of("stream", vec![windowed(&[("window", "64K")], 75e3), auto]);
     assert!(picture(&with_auto).is_none());
-    assert!(picture(&of("stream", Vec::new())).is_none());
+    assert!(picture(&summary_of("stream", Vec::new())).is_none());
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn several_streams_have_a_window_each() {
 fn a_send_buffer_is_not_held_against_the_window_of_the_receiver() {
     let arms = ["16K", "64K"]
         .map(|level| windowed(&[("send-buffer", level)], parse_size(level).unwrap() as f64));
-    let summary = of("stream", arms.into());
+    let summary = summary_of("stream", arms.into());
     let lines = over(&summary);
     assert!(limits::limits(&lines[0]).windows.is_empty());
     assert_eq!(limits::limits(&lines[0]).links.len(), 1);
@@ -144,7 +144,7 @@ fn congestion_controls_are_lines_that_share_a_limit() {
             arms.push(arm);
         }
     }
-    let summary = of("stream", arms);
+    let summary = summary_of("stream", arms);
     let lines = over(&summary);
     let labels: Vec<&str> = lines[0].all.iter().map(|line| line.label.as_str()).collect();
     assert_eq!(labels, ["congestion bbr", "congestion cubic"]);
@@ -172,7 +172,8 @@ fn the_heat_map_has_a_cell_per_size_and_way_with_its_figure() {
         "From 1K on, the ways of sending are within 5 % of each other. Cells: percent of the \
          greatest goodput, 941 Mbit/s."
     );
-    let nagle_alone = of("messages", messages().summary.arms.into_iter().step_by(2).collect());
+    let nagle_alone =
+        summary_of("messages", messages().summary.arms.into_iter().step_by(2).collect());
     assert!(heat::picture(&over(&nagle_alone)[0]).is_none());
 }
 
@@ -191,7 +192,7 @@ fn exchanges_show_latency_over_size_up_to_the_99th_percentile() {
             ..arm(&[("message", level)], 1.0)
         }
     });
-    let summary = of("messages", arms.into());
+    let summary = summary_of("messages", arms.into());
     let picture = picture(&summary).unwrap();
     assert_eq!(
         picture.caption,
@@ -226,7 +227,7 @@ fn the_picture_leads_a_run_in_rounds_only_where_it_shows_the_metric_of_the_run()
     };
     assert!(leads(&about(GOODPUT.name, windows())));
     assert!(!leads(&about("messages_per_s", messages())));
-    assert!(!leads(&about(GOODPUT.name, of("stream", Vec::new()))));
+    assert!(!leads(&about(GOODPUT.name, summary_of("stream", Vec::new()))));
 }
 
 #[test]

@@ -71,20 +71,21 @@ struct Drawn<'a> {
 }
 
 fn drawn(arm: &Arm) -> Vec<Drawn<'_>> {
-    let of = |panel: Panel| {
+    let with_series = |panel: Panel| {
         let series = arm.series.get(panel.series).filter(|series| series.points.len() > 1)?;
         Some(Drawn { panel, series, reference: (panel.reference)(arm) })
     };
-    PANELS.into_iter().filter_map(of).collect()
+    PANELS.into_iter().filter_map(with_series).collect()
 }
 
 /// A picture per arm that has any of the series.
 pub(super) fn items(summary: &Run) -> Vec<Item> {
-    let of = |(at, arm): (usize, &Arm)| {
+    let picture_of = |(at, arm): (usize, &Arm)| {
         let drawn = drawn(arm);
         (!drawn.is_empty()).then(|| (at, vec![Item::Picture(picture(at, arm, &drawn))]))
     };
-    let arms: Vec<(usize, Vec<Item>)> = summary.arms.iter().enumerate().filter_map(of).collect();
+    let arms: Vec<(usize, Vec<Item>)> =
+        summary.arms.iter().enumerate().filter_map(picture_of).collect();
     if arms.is_empty() { Vec::new() } else { vec![Item::Arms(arms)] }
 }
 
@@ -157,7 +158,7 @@ fn draw(at: usize, drawn: &[Drawn<'_>], screen: Screen) -> Svg {
 
 /// From where to where each went in its second half, where it is to be steady.
 fn caption(arm: &Arm, drawn: &[Drawn<'_>]) -> String {
-    let of = |one: &Drawn<'_>| {
+    let phrase = |one: &Drawn<'_>| {
         let points = &one.series.points;
         let later = &points[points.len() / 2..];
         let means = || later.iter().map(|p| p[2] * one.panel.factor);
@@ -170,7 +171,7 @@ fn caption(arm: &Arm, drawn: &[Drawn<'_>]) -> String {
             format!("{} {least} to {most}", one.panel.title)
         }
     };
-    let words: Vec<String> = drawn.iter().map(of).collect();
+    let words: Vec<String> = drawn.iter().map(phrase).collect();
     let rounds = if arm.rounds.len() > 1 { " The picture shows the first round." } else { "" };
     format!("In the second half: {}.{rounds}", words.join(", "))
 }

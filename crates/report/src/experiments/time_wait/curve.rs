@@ -3,7 +3,7 @@
 
 use tcptoll_model::record::{Arm, PortPoint, PortUse};
 
-use super::{of, ports, times};
+use super::{port_use, ports, times};
 use crate::html::plot::{self, Frame, Plot, Scale};
 use crate::number;
 use crate::own::Picture;
@@ -42,7 +42,7 @@ struct Mark {
 
 fn lines(summary: &Run) -> Vec<Line<'_>> {
     let line = |(at, arm)| {
-        let used: &PortUse = of(arm)?;
+        let used: &PortUse = port_use(arm)?;
         let drawn = |point: &&PortPoint| point.connections > 0 && point.connect_cpu_us > 0.0;
         let points: Vec<&PortPoint> = used.curve.iter().filter(drawn).collect();
         (points.len() > 1).then_some(Line { at, arm, used, points })
@@ -92,7 +92,7 @@ fn marks(lines: &[Line<'_>]) -> Vec<Mark> {
 fn draw(lines: &[Line<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let [left, bottom] = if wide { [72.0, 330.0] } else { [60.0, 270.0] };
-    let frame = Frame::of(screen, left, 66.0, bottom);
+    let frame = Frame::across(screen, left, 66.0, bottom);
     let marks = marks(lines);
     let costs = lines.iter().flat_map(|line| &line.points).map(|point| point.connect_cpu_us);
     let longest = lines.iter().map(Line::last).chain(marks.iter().map(|mark| mark.ports));

@@ -30,7 +30,7 @@ struct Point<'a> {
 }
 
 fn points(summary: &Run) -> Vec<Point<'_>> {
-    let of = |at: usize, arm| -> Option<Point<'_>> {
+    let point = |at: usize, arm| -> Option<Point<'_>> {
         let (rate, idle) =
             (rounds::measured(arm, RATE.name)?, rounds::measured(arm, IDLE_SHARE.name)?);
         let theirs = published::figure(summary, &arm.name, IDLE_SHARE.name);
@@ -41,7 +41,7 @@ fn points(summary: &Run) -> Vec<Point<'_>> {
         });
         Some(Point { at, arm, rate: rate.value, idle: idle.value, ci95: idle.ci95, published })
     };
-    let found = summary.arms.iter().enumerate().filter_map(|(at, arm)| of(at, arm));
+    let found = summary.arms.iter().enumerate().filter_map(|(at, arm)| point(at, arm));
     found.collect()
 }
 
@@ -64,7 +64,7 @@ fn percent(share: f64) -> String {
 fn draw(points: &[Point<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let [left, bottom] = if wide { [60.0, 300.0] } else { [52.0, 250.0] };
-    let frame = Frame::of(screen, left, 28.0, bottom);
+    let frame = Frame::across(screen, left, 28.0, bottom);
     let rates = points.iter().flat_map(|p| [p.rate, p.published.map_or(p.rate, |(rate, ..)| rate)]);
     let most = rates.fold(0.0, f64::max);
     let x = Scale::from_zero(most * 1.12, left, frame.right);
@@ -112,11 +112,11 @@ fn caption(points: &[Point<'_>]) -> String {
     let by_idle = |a: &&Point<'_>, b: &&Point<'_>| a.idle.total_cmp(&b.idle);
     let ends = points.iter().min_by(by_idle).zip(points.iter().max_by(by_idle));
     let words = ends.map(|(least, most)| {
-        let of = |point: &Point<'_>| {
+        let phrase = |point: &Point<'_>| {
             let rate = number::count(point.rate.round() as u64);
             format!("{} at {rate}/s ({})", percent(point.idle), point.arm.name)
         };
-        format!("Idle CPU ranges from {} to {}.", of(least), of(most))
+        format!("Idle CPU ranges from {} to {}.", phrase(least), phrase(most))
     });
     let hollow = points.iter().any(|point| point.published.is_some());
     let hollow = if hollow { " Hollow grey: published." } else { "" };

@@ -30,7 +30,7 @@ pub(super) const OWN: Own = Own {
 const FORECASTS: usize = 3;
 
 /// What an arm recorded of its ports.
-fn of(arm: &Arm) -> Option<&PortUse> {
+fn port_use(arm: &Arm) -> Option<&PortUse> {
     arm.own.port_use.as_deref().filter(|_| arm.failure.is_none())
 }
 
@@ -75,7 +75,7 @@ fn forecasts(arms: &[Arm]) -> Vec<String> {
 
 /// Where connect(2) is to become slow, and how long the ports are to last.
 fn forecast(arm: &Arm) -> Option<String> {
-    let used = of(arm)?;
+    let used = port_use(arm)?;
     let free = arm.ports.as_ref()?.at_once.saturating_sub(used.held_ports);
     let which = if used.held_ports > 0 { "free ports" } else { "ports" };
     let slow = |at| format!("connect(2) slows down beyond {} ports in use", ports(at));
@@ -89,7 +89,7 @@ fn forecast(arm: &Arm) -> Option<String> {
 
 /// What an arm counted, for the page.
 fn counted(arm: &Arm) -> Vec<[String; 2]> {
-    let Some(used) = of(arm) else { return Vec::new() };
+    let Some(used) = port_use(arm) else { return Vec::new() };
     let mut rows = vec![
         ["local ports held before the measurement".to_owned(), number::count(used.held_ports)],
         [
@@ -105,7 +105,8 @@ fn counted(arm: &Arm) -> Vec<[String; 2]> {
         rows.push(["port forecast".to_owned(), ports.text.clone()]);
     }
     rows.extend(
-        Supply::of(arm).map(|supply| ["why ports stay available".to_owned(), supply.words(arm)]),
+        Supply::from_arm(arm)
+            .map(|supply| ["why ports stay available".to_owned(), supply.words(arm)]),
     );
     rows
 }

@@ -3,7 +3,7 @@
 
 use tcptoll_model::record::{Arm, PortUse};
 
-use super::{of, ports};
+use super::{port_use, ports};
 use crate::own::{Block, Tone};
 use crate::run::Run;
 use crate::{clean, number};
@@ -30,14 +30,14 @@ struct Line<'a> {
 
 /// What the terminal shows after the figures.
 pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
-    let drawn = |arm: &Arm| of(arm).is_some_and(|used| costs(used).count() > 1);
+    let drawn = |arm: &Arm| port_use(arm).is_some_and(|used| costs(used).count() > 1);
     let arms: Vec<&Arm> = summary.arms.iter().filter(|arm| drawn(arm)).take(ARMS).collect();
     let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
     let names = clean::shorten_all(&names, NAME);
     let lines: Vec<Line<'_>> = arms
         .iter()
         .zip(names)
-        .filter_map(|(arm, name)| Some(Line { name, used: of(arm)? }))
+        .filter_map(|(arm, name)| Some(Line { name, used: port_use(arm)? }))
         .collect();
     let room = lines.iter().map(|line| clean::columns(&line.name)).max().unwrap_or(0);
     let bars = width.saturating_sub(room + FIGURES + 4).min(BARS);

@@ -3,7 +3,7 @@
 
 use tcptoll_model::record::{Arm, PortUse, Series};
 
-use super::{of, ports};
+use super::{port_use, ports};
 use crate::html::plot::{self, Frame, Plot, Scale};
 use crate::number;
 use crate::own::Picture;
@@ -17,35 +17,35 @@ const LINES: usize = 9;
 const PANELS: [Panel; 5] = [
     Panel {
         title: "idle CPU of the client",
-        of: |used| used.idle_share.as_ref(),
+        series: |used| used.idle_share.as_ref(),
         tick: |share| format!("{:.0} %", share * 100.0),
         most: Some(1.0),
         optional: false,
     },
     Panel {
         title: "busy workers",
-        of: |used| used.busy_workers.as_ref(),
+        series: |used| used.busy_workers.as_ref(),
         tick: number::trimmed,
         most: None,
         optional: false,
     },
     Panel {
         title: "operations per second",
-        of: |used| Some(&used.rate_per_s),
+        series: |used| Some(&used.rate_per_s),
         tick: ports,
         most: None,
         optional: false,
     },
     Panel {
         title: "operations per second that found no port",
-        of: |used| Some(&used.failed_per_s),
+        series: |used| Some(&used.failed_per_s),
         tick: ports,
         most: None,
         optional: true,
     },
     Panel {
         title: "local ports in use",
-        of: |used| Some(&used.ports_in_use),
+        series: |used| Some(&used.ports_in_use),
         tick: ports,
         most: None,
         optional: false,
@@ -56,7 +56,7 @@ const PANELS: [Panel; 5] = [
 #[derive(Clone, Copy)]
 struct Panel {
     title: &'static str,
-    of: fn(&PortUse) -> Option<&Series>,
+    series: fn(&PortUse) -> Option<&Series>,
     tick: fn(f64) -> String,
     /// The end of its axis; absent: the greatest value.
     most: Option<f64>,
@@ -73,7 +73,7 @@ fn panels(summary: &Run) -> Vec<(Panel, Vec<Line<'_>>)> {
             .arms
             .iter()
             .enumerate()
-            .filter_map(|(at, arm)| Some((at, arm, (panel.of)(of(arm)?)?)))
+            .filter_map(|(at, arm)| Some((at, arm, (panel.series)(port_use(arm)?)?)))
             .filter(|(.., series)| series.points.len() > 1)
             .take(LINES)
             .collect();
@@ -105,7 +105,7 @@ pub(super) fn picture(summary: &Run) -> Option<Picture> {
 fn forecasts(summary: &Run) -> Vec<(usize, f64)> {
     let mut all: Vec<(usize, f64)> = Vec::new();
     for (at, arm) in summary.arms.iter().enumerate() {
-        let Some(s) = of(arm).and_then(|used| used.lasts_expected_s) else { continue };
+        let Some(s) = port_use(arm).and_then(|used| used.lasts_expected_s) else { continue };
         if !all.iter().any(|(_, known)| (known - s).abs() < 0.05) {
             all.push((at, s));
         }
@@ -157,7 +157,7 @@ fn draw(panels: &[(Panel, Vec<Line<'_>>)], forecasts: &[(usize, f64)], screen: S
 fn caption(summary: &Run, forecasts: &[(usize, f64)]) -> String {
     let ends = |series: &Series| Some((series.points.first()?[2], series.points.last()?[2]));
     let fell = summary.arms.iter().filter_map(|arm| {
-        let (first, last) = ends(of(arm)?.idle_share.as_ref()?)?;
+        let (first, last) = ends(port_use(arm)?.idle_share.as_ref()?)?;
         (first - last > 0.05).then_some((arm, first, last))
     });
     let steepest = fell.max_by(|a, b| (a.1 - a.2).total_cmp(&(b.1 - b.2)));

@@ -115,7 +115,7 @@ fn pages_of(visits: &SiteVisits, last: f64) -> Vec<(f64, f64)> {
         visits.pages.values().flat_map(|group| group.page_us.points.clone()).collect();
     points.sort_by(|a, b| a[0].total_cmp(&b[0]));
     let all = visits.pages.values().map(|group| group.ok).sum();
-    bins::of(&Series { points }, all, last)
+    bins::means(&Series { points }, all, last)
 }
 
 fn caption(drawn: &[Drawn<'_>], more: usize) -> String {
@@ -209,7 +209,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
     let pages = [(FIRST, "", "first pages"), (NEXT, "d1", "later pages")];
     let pages = pages.into_iter().filter_map(|(name, dash, words)| {
         let group = visits.pages.get(name)?;
-        Some(line(words, dash, bins::of(&group.page_us, group.ok, last), true))
+        Some(line(words, dash, bins::means(&group.page_us, group.ok, last), true))
     });
     panels.push(Panel { lines: pages.collect(), ..time("page time, by request time (log)") });
     let label =

@@ -41,12 +41,12 @@ struct Drawn<'a> {
 }
 
 fn drawn(summary: &Run) -> Vec<Drawn<'_>> {
-    let of = |(at, arm)| Some(Drawn { at, arm, pool: of(arm)? });
-    summary.arms.iter().enumerate().filter_map(of).collect()
+    let with_pool = |(at, arm)| Some(Drawn { at, arm, pool: pool(arm)? });
+    summary.arms.iter().enumerate().filter_map(with_pool).collect()
 }
 
 /// What an arm recorded of its pool over time. None: nothing.
-fn of(arm: &Arm) -> Option<&WorkerPool> {
+fn pool(arm: &Arm) -> Option<&WorkerPool> {
     arm.own.worker_pool.as_deref().filter(|pool| pool.busy.points.len() > 1)
 }
 
@@ -92,7 +92,7 @@ fn picture(summary: &Run) -> Option<Picture> {
             .iter()
             .filter_map(|one| {
                 let group = one.pool.groups.get(group)?;
-                Some(line(one, bins::of(&group.latency_us, group.attempts, last)))
+                Some(line(one, bins::means(&group.latency_us, group.attempts, last)))
             })
             .collect(),
     };
@@ -198,12 +198,12 @@ fn one_arm(one: Drawn<'_>) -> Picture {
             lines: vec![line("connections", "", bins::whole(&pool.backend_queue, last), None)],
         });
     }
-    let both = |of: fn(&RequestGroup) -> &Series, keyed: bool| {
+    let both = |series: fn(&RequestGroup) -> &Series, keyed: bool| {
         [(LOCAL, "", "without the backend"), (BACKEND, "d1", "with the backend")]
             .into_iter()
             .filter_map(|(name, dash, words)| {
                 let group = pool.groups.get(name)?;
-                let points = bins::of(of(group), group.attempts, last);
+                let points = bins::means(series(group), group.attempts, last);
                 Some(line(words, dash, points, keyed.then_some(words)))
             })
             .collect::<Vec<_>>()

@@ -9,11 +9,11 @@ use crate::run::Run;
 
 /// 5 s with a stall from 1 s to 3 s.
 fn arm(name: &str, busy: f64, during_us: f64) -> Arm {
-    let series = |of: &dyn Fn(bool) -> f64| Series {
+    let series = |value: &dyn Fn(bool) -> f64| Series {
         points: (0..200_i32)
             .map(|slice| {
                 let s = f64::from(slice) / 40.0;
-                let value = of((1.0..3.0).contains(&s));
+                let value = value((1.0..3.0).contains(&s));
                 [s, value, value, value]
             })
             .collect(),

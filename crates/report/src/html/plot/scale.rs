@@ -132,14 +132,14 @@ impl Scale {
     fn log_ticks(&self, most: usize) -> Vec<f64> {
         let first = self.least.log10().floor() as i32;
         let last = self.most.log10().ceil() as i32;
-        let of = |multiples: &[f64], every: i32| -> Vec<f64> {
+        let ticks = |multiples: &[f64], every: i32| -> Vec<f64> {
             (first..=last)
                 .filter(|exponent| exponent.rem_euclid(every) == 0)
                 .flat_map(|e| multiples.iter().map(move |m| m * 10_f64.powi(e)))
                 .filter(|v| *v >= self.least && *v <= self.most)
                 .collect()
         };
-        let finest = [of(&[1.0, 2.0, 5.0], 1), of(&[1.0], 1), of(&[1.0], 2)];
+        let finest = [ticks(&[1.0, 2.0, 5.0], 1), ticks(&[1.0], 1), ticks(&[1.0], 2)];
         let [_, _, coarsest] = finest.clone();
         finest.into_iter().find(|ticks| ticks.len() <= most).unwrap_or(coarsest)
     }
@@ -148,12 +148,12 @@ impl Scale {
     fn byte_ticks(&self, most: usize) -> Vec<f64> {
         let first = self.least.log2().ceil() as i32;
         let last = self.most.log2().floor() as i32;
-        let of = |every: i32| -> Vec<f64> {
+        let ticks = |every: i32| -> Vec<f64> {
             let exponents = (first..=last).filter(|exponent| exponent.rem_euclid(every) == 0);
             exponents.map(|exponent| 2_f64.powi(exponent)).collect()
         };
-        let found = [1, 2, 3, 5].into_iter().map(of).find(|ticks| ticks.len() <= most);
-        found.unwrap_or_else(|| of(10))
+        let found = [1, 2, 3, 5].into_iter().map(ticks).find(|ticks| ticks.len() <= most);
+        found.unwrap_or_else(|| ticks(10))
     }
 }
 

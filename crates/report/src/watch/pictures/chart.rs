@@ -60,7 +60,7 @@ impl Chart<'_> {
     fn draw(&self, screen: Screen) -> Svg {
         let wide = screen == Screen::Wide;
         let (left, bottom) = (left_of(screen), if wide { 190.0 } else { 160.0 });
-        let frame = Frame::of(screen, left, 24.0, bottom);
+        let frame = Frame::across(screen, left, 24.0, bottom);
         let values = self.lines.iter().flat_map(|line| &line.steps).filter_map(|step| step.value);
         let most = self.most.unwrap_or_else(|| values.fold(0.0, f64::max) * 1.08);
         let y = Scale::from_zero(if most > 0.0 { most } else { 1.0 }, bottom, frame.top);
@@ -130,16 +130,16 @@ fn bands(plot: &mut Plot, view: &View<'_>, subject: Option<&str>) {
         let (from, to) = (plot.x.at(from_s), plot.x.at(to_s));
         plot.svg.rect(class, (from, top), ((to - from).max(1.5), height), "");
     };
-    let of = |severity: Severity| {
+    let spans = |severity: Severity| {
         let about = |one: &&Episode| subject.is_none_or(|subject| one.subject == subject);
         let episodes = view.review.episodes.iter().filter(|one| one.severity == severity);
         union(episodes.filter(about).map(|one| [one.from_s, one.to_s]).collect())
     };
     let height = if subject.is_some() { bottom - top } else { 5.0 };
-    for span in of(Severity::Warning) {
+    for span in spans(Severity::Warning) {
         band("warned", span, height);
     }
-    for span in of(Severity::Problem) {
+    for span in spans(Severity::Problem) {
         band("problem", span, bottom - top);
     }
     for gap in view.review.gaps.iter().take(BANDS_MAX) {

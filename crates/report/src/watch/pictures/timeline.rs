@@ -32,7 +32,7 @@ pub(in crate::watch) fn timeline(view: &View<'_>) -> Option<Picture> {
     rows.truncate(ROWS_MAX);
     let draw = |screen: Screen| {
         let height = 34.0;
-        let frame = Frame::of(screen, left_of(screen), 8.0, 14.0 + height * rows.len() as f64);
+        let frame = Frame::across(screen, left_of(screen), 8.0, 14.0 + height * rows.len() as f64);
         let x = Scale::from_zero(view.review.lasted_s, frame.left, frame.right);
         let mut plot = Plot::of_rows(frame, 26.0, x);
         time_axis(&mut plot, view, if screen == Screen::Wide { 8 } else { 4 });

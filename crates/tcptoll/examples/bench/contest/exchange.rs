@@ -142,11 +142,11 @@ fn read_sockperf(text: &str) -> Option<(u64, f64)> {
 
 /// `latency = 10500 ns`, one way, and `loc_recv_msgs = 1794`.
 fn read_qperf(text: &str) -> Option<(u64, f64)> {
-    let of = |name: &str| -> Option<&str> {
+    let field = |name: &str| -> Option<&str> {
         let line = text.lines().map(str::trim).find(|line| line.starts_with(name))?;
         Some(line.split_once('=')?.1.trim())
     };
-    let received = of("loc_recv_msgs")?.replace(',', "").parse().ok()?;
-    let one_way_ns: f64 = of("latency")?.strip_suffix(" ns")?.replace(',', "").parse().ok()?;
+    let received = field("loc_recv_msgs")?.replace(',', "").parse().ok()?;
+    let one_way_ns: f64 = field("latency")?.strip_suffix(" ns")?.replace(',', "").parse().ok()?;
     (received > 0).then_some((received, 2.0 * one_way_ns / 1e3))
 }

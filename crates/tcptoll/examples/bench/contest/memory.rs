@@ -107,11 +107,11 @@ fn resident_bytes(
 
 /// The most memory of the looks at which so many sockets were there, KiB in, bytes out.
 fn most(looks: &str, connections: u64) -> Option<u64> {
-    let of = |line: &str| -> Option<(u64, u64)> {
+    let look = |line: &str| -> Option<(u64, u64)> {
         let (kib, sockets) = line.strip_prefix("look ")?.split_once(' ')?;
         Some((kib.parse().ok()?, sockets.trim().parse().ok()?))
     };
-    let full = looks.lines().filter_map(of).filter(|(_, sockets)| *sockets >= connections);
+    let full = looks.lines().filter_map(look).filter(|(_, sockets)| *sockets >= connections);
     full.map(|(kib, _)| kib * 1024).max()
 }
 

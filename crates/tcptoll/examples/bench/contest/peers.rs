@@ -167,7 +167,7 @@ fn read_ab(text: &str) -> Option<Counted> {
 
 fn read_h2load(text: &str) -> Option<Counted> {
     let line = text.lines().find_map(|line| line.strip_prefix("requests: "))?;
-    let of = |name: &str| -> Option<u64> {
+    let number = |name: &str| -> Option<u64> {
         let part = line.split(", ").find_map(|part| part.strip_suffix(name))?;
         part.trim().parse().ok()
     };
@@ -177,7 +177,7 @@ fn read_h2load(text: &str) -> Option<Counted> {
     })?;
     // Timeouts are errors, and errors are failures, by its manual; what stayed without any answer
     // at the end of the time is in none of them.
-    Some(Counted { ok: of("succeeded")?, errors: of("failed")?, rate })
+    Some(Counted { ok: number("succeeded")?, errors: number("failed")?, rate })
 }
 
 /// Of hey and oha: `[200] 15355 responses` and `[819] Get "…": connection refused`.

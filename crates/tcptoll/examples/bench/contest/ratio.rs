@@ -17,7 +17,7 @@ pub(crate) struct Ratio {
 
 impl Ratio {
     /// Of one value a round each. None: they are not paired, or a value is not above 0.
-    pub(crate) fn of(ours: &[f64], theirs: &[f64]) -> Option<Self> {
+    pub(crate) fn between(ours: &[f64], theirs: &[f64]) -> Option<Self> {
         let above = |values: &[f64]| values.iter().all(|value| *value > 0.0);
         if ours.len() != theirs.len() || !above(ours) || !above(theirs) {
             return None;
@@ -53,7 +53,7 @@ mod tests {
     fn what_a_round_does_to_both_cancels() {
         let theirs = [1.0, 2.0, 4.0, 8.0, 16.0];
         let ours = theirs.map(|value| value / 2.0);
-        let ratio = Ratio::of(&ours, &theirs).unwrap();
+        let ratio = Ratio::between(&ours, &theirs).unwrap();
         assert!((ratio.value - 0.5).abs() < 1e-12, "{ratio:?}");
         // Five equal ratios: no spread. The geometric mean of 1 to 16 is 4.
         let [low, high] = ratio.ci95.unwrap();
@@ -63,15 +63,15 @@ mod tests {
 
     #[test]
     fn four_rounds_have_a_ratio_and_no_interval() {
-        let ratio = Ratio::of(&[1.0, 1.1, 0.9, 1.0], &[1.0; 4]).unwrap();
+        let ratio = Ratio::between(&[1.0, 1.1, 0.9, 1.0], &[1.0; 4]).unwrap();
         assert_eq!(ratio.ci95, None);
         assert_eq!(ratio.interval(), "(too few rounds, 4)");
     }
 
     #[test]
     fn what_has_no_logarithm_has_no_ratio() {
-        assert!(Ratio::of(&[0.0], &[1.0]).is_none());
-        assert!(Ratio::of(&[1.0], &[1.0, 1.0]).is_none());
-        assert!(Ratio::of(&[], &[]).is_none());
+        assert!(Ratio::between(&[0.0], &[1.0]).is_none());
+        assert!(Ratio::between(&[1.0], &[1.0, 1.0]).is_none());
+        assert!(Ratio::between(&[], &[]).is_none());
     }
 }

@@ -42,11 +42,11 @@ impl<S> Rounds<S> {
     /// How far two are apart in a figure. None: one of them did not take part, or a figure is not
     /// above 0.
     pub(crate) fn ratio(&self, ours: &str, theirs: &str, figure: fn(&S) -> f64) -> Option<Ratio> {
-        let of = |name: &str| -> Option<Vec<f64>> {
+        let figures = |name: &str| -> Option<Vec<f64>> {
             let (_, samples) = self.entries.iter().find(|(other, _)| *other == name)?;
             Some(samples.iter().map(figure).collect())
         };
-        Ratio::of(&of(ours)?, &of(theirs)?)
+        Ratio::between(&figures(ours)?, &figures(theirs)?)
     }
 }
 

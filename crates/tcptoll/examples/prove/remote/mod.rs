@@ -80,12 +80,12 @@ impl Sshd {
 
     /// An `ssh` whose logins are answered by an sshd of their own in the hosts' namespaces.
     fn in_namespaces(&self, hosts: &Hosts) -> anyhow::Result<String> {
-        let of = |name: &str, pid: &str| {
+        let host_entry = |name: &str, pid: &str| {
             format!(
                 "Host {name}\n  ProxyCommand nsenter --target {pid} --net /usr/sbin/sshd -i -f {}\n",
                 self.folder.path("sshd_config")
             )
         };
-        self.ssh(&(of("client", &hosts.client) + &of("server", &hosts.server)))
+        self.ssh(&(host_entry("client", &hosts.client) + &host_entry("server", &hosts.server)))
     }
 }

@@ -76,7 +76,7 @@ impl Crowd {
 /// Starts a command that moves into another network namespace, and waits until it is there.
 fn holder_of(command: &mut Command) -> anyhow::Result<std::process::Child> {
     let child = command.stdin(Stdio::null()).spawn().context("unshare")?;
-    let network = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net"));
+    let network = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net"));
     let (own, pid) = (network("self")?, child.id().to_string());
     let deadline = Instant::now() + Duration::from_secs(10);
     while network(&pid).is_ok_and(|other| other == own) {
@@ -144,8 +144,8 @@ fn scrape() -> anyhow::Result<Claims> {
     stream.read_to_string(&mut page)?;
     let took = began.elapsed();
     let value = |name: &str| -> anyhow::Result<f64> {
-        let of = |line: &str| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
-        Ok(page.lines().find_map(of).with_context(|| name.to_owned())?.parse()?)
+        let figure = |line: &str| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
+        Ok(page.lines().find_map(figure).with_context(|| name.to_owned())?.parse()?)
     };
     Ok(Claims {
         cpu_s: value("tcptoll_watch_cpu_seconds_total")?,

@@ -48,7 +48,7 @@ pub(super) fn inside() -> anyhow::Result<()> {
     let passed = began.elapsed().as_secs_f64();
     interrupt(&mut program)?;
     let [first, .., last] = &seen[..] else { unreachable!("three readings") };
-    let of = |(minutes, used): &(u32, super::cost::Used)| {
+    let text = |(minutes, used): &(u32, super::cost::Used)| {
         format!("{} at {} s", mib(used.resident), (minute * *minutes).as_secs())
     };
     row(
@@ -56,7 +56,7 @@ pub(super) fn inside() -> anyhow::Result<()> {
         "≤ 30 MiB, grows by ≤ 12 MiB while the history fills",
         &format!(
             "{}; {} at most, of which the heap is {}; {:.2} % of a CPU",
-            seen.iter().map(of).collect::<Vec<_>>().join(", "),
+            seen.iter().map(text).collect::<Vec<_>>().join(", "),
             mib(last.1.most_resident),
             mib(last.1.anonymous),
             100.0 * last.1.cpu_s / passed

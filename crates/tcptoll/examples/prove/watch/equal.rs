@@ -78,17 +78,17 @@ impl Kinds {
     }
 
     /// A row a kind.
-    fn rows(&self, of: &str) {
+    fn rows(&self, what: &str) {
         for (name, kind) in &self.0 {
-            row(&format!("{of}: {name}"), GOAL, &kind.text(), kind.wrong.is_empty());
+            row(&format!("{what}: {name}"), GOAL, &kind.text(), kind.wrong.is_empty());
         }
     }
 
     /// One row for all.
-    fn row(&self, of: &str) {
+    fn row(&self, what: &str) {
         let each: Vec<String> =
             self.0.iter().map(|(name, kind)| format!("{name} {}", kind.text())).collect();
-        row(of, GOAL, &each.join("; "), self.0.values().all(|kind| kind.wrong.is_empty()));
+        row(what, GOAL, &each.join("; "), self.0.values().all(|kind| kind.wrong.is_empty()));
     }
 }
 
@@ -125,21 +125,21 @@ fn kind_of(name: &str) -> &str {
 }
 
 /// Counters of `nstat` that a state shows as rates.
-fn rates(of: &Rates) -> [(&'static str, f64); 13] {
+fn rates(rates: &Rates) -> [(&'static str, f64); 13] {
     [
-        ("TcpActiveOpens", of.active_opens_per_s),
-        ("TcpPassiveOpens", of.passive_opens_per_s),
-        ("TcpOutSegs", of.segments_out_per_s),
-        ("TcpRetransSegs", of.retransmitted_per_s),
-        ("TcpExtTCPSynRetrans", of.syns_retransmitted_per_s),
-        ("TcpExtListenOverflows", of.overflows_per_s),
-        ("TcpExtListenDrops", of.drops_per_s),
-        ("TcpExtSyncookiesSent", of.cookies_sent_per_s),
-        ("TcpExtTCPReqQFullDrop", of.syns_dropped_per_s),
-        ("TcpEstabResets", of.resets_per_s),
-        ("TcpExtTCPAbortOnMemory", of.aborted_for_memory_per_s),
-        ("TcpExtTCPTimeWaitOverflow", of.time_wait_overflows_per_s),
-        ("TcpExtTCPDeferAcceptDrop", of.deferred_per_s),
+        ("TcpActiveOpens", rates.active_opens_per_s),
+        ("TcpPassiveOpens", rates.passive_opens_per_s),
+        ("TcpOutSegs", rates.segments_out_per_s),
+        ("TcpRetransSegs", rates.retransmitted_per_s),
+        ("TcpExtTCPSynRetrans", rates.syns_retransmitted_per_s),
+        ("TcpExtListenOverflows", rates.overflows_per_s),
+        ("TcpExtListenDrops", rates.drops_per_s),
+        ("TcpExtSyncookiesSent", rates.cookies_sent_per_s),
+        ("TcpExtTCPReqQFullDrop", rates.syns_dropped_per_s),
+        ("TcpEstabResets", rates.resets_per_s),
+        ("TcpExtTCPAbortOnMemory", rates.aborted_for_memory_per_s),
+        ("TcpExtTCPTimeWaitOverflow", rates.time_wait_overflows_per_s),
+        ("TcpExtTCPDeferAcceptDrop", rates.deferred_per_s),
     ]
 }
 
@@ -166,13 +166,17 @@ fn moment(watch: &mut Watch, pid: u32, frozen: bool) -> anyhow::Result<Moment> {
 /// Changes of counters and drops between two moments. They only rise, so this holds while the load runs too.
 fn changes(kinds: &mut Kinds, first: &Moment, last: &Moment) -> anyhow::Result<()> {
     let bounds = |name: &str| {
-        let of = |all: &Figures| all.get(name).copied();
-        let (b0, a0, b1, a1) =
-            (of(&first.before)?, of(&first.after)?, of(&last.before)?, of(&last.after)?);
+        let figure = |all: &Figures| all.get(name).copied();
+        let (b0, a0, b1, a1) = (
+            figure(&first.before)?,
+            figure(&first.after)?,
+            figure(&last.before)?,
+            figure(&last.after)?,
+        );
         Some((b1 - a0, a1 - b0))
     };
-    let of = last.state.rates.as_ref().context("rates")?;
-    for (name, rate) in rates(of) {
+    let last_rates = last.state.rates.as_ref().context("rates")?;
+    for (name, rate) in rates(last_rates) {
         let change = (rate * last.state.interval_s).round() as i64;
         kinds.add(name, name, change, bounds(&format!("nstat {name}")).context(name)?);
     }
@@ -209,8 +213,8 @@ pub(super) fn inside() -> anyhow::Result<()> {
             }
             last = Some(moment);
         }
-        let of = format!("ten busy listeners, {MOMENTS} looks, {what}");
-        if frozen { kinds.rows(&of) } else { kinds.row(&of) }
+        let load = format!("ten busy listeners, {MOMENTS} looks, {what}");
+        if frozen { kinds.rows(&load) } else { kinds.row(&load) }
     }
     let mut kinds = Kinds::default();
     for _ in 0..PROGRAM_MOMENTS {
@@ -234,8 +238,8 @@ pub(super) fn inside() -> anyhow::Result<()> {
     kinds.row(&format!("tcptoll watch --once, {PROGRAM_MOMENTS} runs, load frozen"));
     let counts = load.finish()?;
     let sum = |name: &str| {
-        let of = |one: &serde_json::Value| one[name].as_u64().unwrap_or(0);
-        counts.as_array().map_or(0, |all| all.iter().map(of).sum::<u64>())
+        let count = |one: &serde_json::Value| one[name].as_u64().unwrap_or(0);
+        counts.as_array().map_or(0, |all| all.iter().map(count).sum::<u64>())
     };
     super::fact(
         "the load of the ten listeners, by its own count",

@@ -94,11 +94,11 @@ impl Program {
     fn finish(mut self) -> anyhow::Result<Vec<(f64, String)>> {
         interrupt(&mut self.running)?;
         let mark = format!(" {FULL}: ");
-        let of = |(at, line): (f64, String)| {
+        let begun = |(at, line): (f64, String)| {
             let (_, text) = line.split_once(&mark)?;
             (!text.contains(": ended after ")).then(|| (at, text.to_owned()))
         };
-        Ok(self.lines.into_iter().filter_map(of).collect())
+        Ok(self.lines.into_iter().filter_map(begun).collect())
     }
 }
 

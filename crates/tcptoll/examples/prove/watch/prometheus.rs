@@ -36,7 +36,7 @@ fn get(at: &str, path: &str) -> anyhow::Result<String> {
 }
 
 /// Series of a query: the value of a label and that of the series.
-fn query(of: &str, label: &str) -> anyhow::Result<Vec<(String, f64)>> {
+fn query(expression: &str, label: &str) -> anyhow::Result<Vec<(String, f64)>> {
     let escape = |byte: u8| {
         if byte.is_ascii_alphanumeric() || byte == b'_' {
             char::from(byte).to_string()
@@ -44,10 +44,11 @@ fn query(of: &str, label: &str) -> anyhow::Result<Vec<(String, f64)>> {
             format!("%{byte:02X}")
         }
     };
-    let escaped: String = of.bytes().map(escape).collect();
+    let escaped: String = expression.bytes().map(escape).collect();
     let answer: Value =
         serde_json::from_str(&get(PROMETHEUS, &format!("/api/v1/query?query={escaped}"))?)?;
-    let series = answer["data"]["result"].as_array().with_context(|| format!("{of}: {answer}"))?;
+    let series =
+        answer["data"]["result"].as_array().with_context(|| format!("{expression}: {answer}"))?;
     let one = |one: &Value| {
         let value = one["value"][1].as_str().context("a value")?.parse()?;
         Ok((one["metric"][label].as_str().unwrap_or_default().to_owned(), value))
@@ -89,8 +90,8 @@ pub(super) fn inside() -> anyhow::Result<()> {
     let began = Instant::now();
     sleep(LASTS);
     let window = LASTS.as_secs();
-    let one = |of: &str| -> anyhow::Result<f64> {
-        Ok(query(of, "job")?.first().with_context(|| format!("{of}: nothing"))?.1)
+    let one = |expression: &str| -> anyhow::Result<f64> {
+        Ok(query(expression, "job")?.first().with_context(|| format!("{expression}: nothing"))?.1)
     };
     let scrapes = one(&format!("count_over_time(up[{window}s])"))?;
     let failed = scrapes - one(&format!("sum_over_time(up[{window}s])"))?;

@@ -62,7 +62,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
         return Ok(Status::Stopped(signal() as u8));
     }
     let findings = diagnose(&machine);
-    let mut examination = Examination::of(&machine, args.netns.as_deref(), findings);
+    let mut examination = Examination::new(&machine, args.netns.as_deref(), findings);
     let examined = if examination.findings.is_empty() { Status::Met } else { Status::Missed };
     if args.format == Format::Text {
         let text = tcptoll_report::examination_text(&examination, prove::PROVABLE, screen::style());

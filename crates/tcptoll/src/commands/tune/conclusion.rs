@@ -14,7 +14,7 @@ const PAGES_MIN: u64 = 20;
 pub(super) fn conclude(asked: &Asked<'_>, found: &mut Found) {
     let Some(choice) = found.choice else { return };
     let earlier_ms = found.behind.as_ref().map(|behind| behind.balancer_ms);
-    found.behind = asked.behind_ms.or(earlier_ms).map(|ms| Behind::of(ms, &choice));
+    found.behind = asked.behind_ms.or(earlier_ms).map(|ms| Behind::new(ms, &choice));
     let chosen = found.chosen().cloned();
     // A clause a line, so that the lines are no longer than those of other configurations.
     let behind = found.behind.as_ref().map(|behind| behind.words(found.server));
@@ -34,7 +34,7 @@ pub(super) fn conclude(asked: &Asked<'_>, found: &mut Found) {
     comments.extend(texts.flat_map(clauses));
     let cost = cost(found, chosen.as_ref().map_or(0.0, |cell| cell.workers_held_mean));
     let comments = (&comments[..], cost.as_str());
-    found.snippet = Some(Snippet::of(found.server, asked.distribution, &choice, comments));
+    found.snippet = Some(Snippet::new(found.server, asked.distribution, &choice, comments));
     if asked.args.from.is_some() {
         return;
     }

@@ -48,7 +48,7 @@ pub(super) struct Load {
 
 impl Load {
     /// Of what was typed. Reads the study and the log; the page of `--url` is loaded by [`Load::copy`].
-    pub(super) fn of(args: &TuneArgs, server: Server) -> anyhow::Result<Self> {
+    pub(super) fn read(args: &TuneArgs, server: Server) -> anyhow::Result<Self> {
         let mut load = Self::default();
         if let Some(name) = &args.study {
             load.take_study(name, server)?;
@@ -135,7 +135,7 @@ impl Load {
                 anyhow::Error::new(error).context(name.clone())
             }
         })?;
-        let traffic = Traffic::of(&access_log::hits(&bytes))
+        let traffic = Traffic::from_log(&access_log::hits(&bytes))
             .map_err(|why| anyhow::anyhow!("{name}: {why}"))?;
         let mut set = |name: &str, value: String| {
             self.settings.insert(name.to_owned(), Value::from(value));

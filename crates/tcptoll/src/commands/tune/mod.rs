@@ -68,9 +68,9 @@ struct Asked<'a> {
 
 /// Does what `tcptoll tune …` says.
 pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
-    let asked = Asked::of(args)?;
+    let asked = Asked::from_args(args)?;
     let earlier = args.from.as_deref().map(|path| from(path, asked.server)).transpose()?;
-    let mut load = Load::of(args, asked.server)?;
+    let mut load = Load::read(args, asked.server)?;
     if let Some(found) = &earlier {
         // The visitors of that search, unless others are typed.
         for (name, value) in &found.load {
@@ -135,7 +135,7 @@ fn status(asked: &Asked<'_>, found: &Found, stored: bool, interrupt: &Interrupt)
 }
 
 impl<'a> Asked<'a> {
-    fn of(args: &'a TuneArgs) -> anyhow::Result<Self> {
+    fn from_args(args: &'a TuneArgs) -> anyhow::Result<Self> {
         let time = |option: &str, text: &str| {
             parse_time(text).map_err(|error| anyhow::anyhow!("--{option} {text}: {error}"))
         };
@@ -208,7 +208,7 @@ fn check(asked: &Asked<'_>, load: &Load) -> anyhow::Result<Option<Schedule>> {
     let mut strategy = strategy(asked, WORKERS[0]);
     let batch = strategy.next(&Measured::default());
     let prepared = batch.map(|batch| {
-        let mut schedule = Schedule::of(&search.batch(&batch))?;
+        let mut schedule = Schedule::from_study(&search.batch(&batch))?;
         schedule.prepare().map(|()| schedule)
     });
     let prepared = prepared.transpose();

@@ -75,7 +75,7 @@ impl Wanted<'_> {
 
     /// Checks what can be checked without a connection.
     pub(super) fn check(&self, load: &Load) -> anyhow::Result<()> {
-        Schedule::of(&self.study(load))?;
+        Schedule::from_study(&self.study(load))?;
         Ok(())
     }
 

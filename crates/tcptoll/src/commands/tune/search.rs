@@ -102,7 +102,7 @@ impl Search<'_> {
             .filter_map(|(arm, workers)| Some((workers, bytes(arm)?)))
             .collect();
         let weight = match weights[..] {
-            [few, more] => Weight::of(self.found.memory_bytes, [few, more]),
+            [few, more] => Weight::from_memory(self.found.memory_bytes, [few, more]),
             _ => None,
         };
         self.found.trials += weighed.len() as u32;
@@ -224,13 +224,13 @@ impl Search<'_> {
         let run = self.measure(&study, self.found.seed + COMPARE_SEED)?;
         self.take_notes(&run.summary);
         let arm = |name: &str| run.summary.arms.iter().find(|arm| arm.name == name);
-        self.found.compared_choice = arm(FOUND).and_then(|arm| Cell::of(choice, arm));
+        self.found.compared_choice = arm(FOUND).and_then(|arm| Cell::from_arm(choice, arm));
         for compared in self.found.compared.iter_mut().filter(|one| one.same_as.is_none()) {
             compared.cell = arm(&compared.name)
                 .filter(|arm| excluded(&run.summary, &arm.name).is_none())
-                .and_then(|arm| Cell::of(compared.setting, arm));
-            let of = |one: &&tcptoll_model::record::Comparison| one.a == compared.name;
-            compared.comparison = run.summary.comparisons.iter().find(of).cloned();
+                .and_then(|arm| Cell::from_arm(compared.setting, arm));
+            let is_of_compared = |one: &&tcptoll_model::record::Comparison| one.a == compared.name;
+            compared.comparison = run.summary.comparisons.iter().find(is_of_compared).cloned();
         }
         self.found.compared_record = stored(&run);
         Ok(())
@@ -281,7 +281,7 @@ impl Search<'_> {
             let arm = summary.arms.iter().find(|arm| arm.name == name);
             // What is excluded may not be used; what was stopped is not whole.
             let excluded = excluded(summary, &name);
-            let cell = arm.filter(|arm| !arm.partial).and_then(|arm| Cell::of(*setting, arm));
+            let cell = arm.filter(|arm| !arm.partial).and_then(|arm| Cell::from_arm(*setting, arm));
             // Nobody but a server that is gone refuses a connection: a full queue drops it.
             let refused = arm.is_some_and(|arm| arm.errors.contains_key("connect-refused"));
             let died = refused && cell.as_ref().is_some_and(|cell| cell.kills == 0);
@@ -327,7 +327,7 @@ impl Search<'_> {
 
     fn tell_stage(&self, batch: &Batch, study: &Study) {
         let trials = batch.settings.len() as u32 * batch.rounds;
-        let each_s = Schedule::of(study)
+        let each_s = Schedule::from_study(study)
             .map_or(0.0, |schedule| schedule.round_s() / study.named_arms.len().max(1) as f64);
         let word = if trials == 1 { "trial" } else { "trials" };
         let time = Duration::from_secs_f64((each_s * f64::from(trials)).round());

@@ -73,8 +73,8 @@ pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
         (0, _) => 0,
         (_, 0) => width * 8,
         _ => {
-            let of = (part as f64 / whole as f64 * (width * 8) as f64).round();
-            (of as usize).clamp(1, width * 8)
+            let filled = (part as f64 / whole as f64 * (width * 8) as f64).round();
+            (filled as usize).clamp(1, width * 8)
         }
     };
     let mut bar = "█".repeat(eighths / 8);
@@ -87,19 +87,22 @@ pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
 /// What the connections of a state do, the most telling first.
 pub(super) fn activity(state: &State) -> Vec<String> {
     let Some(rates) = &state.rates else { return vec!["no rates yet".to_owned()] };
-    let mut of = vec![
+    let mut parts = vec![
         format!("accepted {}/s", in_words(rates.passive_opens_per_s)),
         format!("opened {}/s", in_words(rates.active_opens_per_s)),
     ];
-    of.extend(state.segments.map(|segments| {
+    parts.extend(state.segments.map(|segments| {
         let share = segments.retransmitted as f64 / (segments.sent + segments.retransmitted) as f64;
-        let of = if share > 0.0 { format!(" ({})", human_share(share)) } else { String::new() };
+        let in_percent =
+            if share > 0.0 { format!(" ({})", human_share(share)) } else { String::new() };
         let retransmitted = human_count(segments.retransmitted);
-        format!("retransmitted {retransmitted}{of} in {:.0} s", segments.over_s)
+        format!("retransmitted {retransmitted}{in_percent} in {:.0} s", segments.over_s)
     }));
     // A look each second needs no words.
-    of.extend((state.interval_s > 1.5).then(|| format!("rates over {}", lasts(state.interval_s))));
-    of.push(format!("sent {} segments/s", in_words(rates.segments_out_per_s)));
+    parts.extend(
+        (state.interval_s > 1.5).then(|| format!("rates over {}", lasts(state.interval_s))),
+    );
+    parts.push(format!("sent {} segments/s", in_words(rates.segments_out_per_s)));
     let further = [
         ("reset", "", rates.resets_per_s),
         ("retransmitted", " SYNs", rates.syns_retransmitted_per_s),
@@ -108,16 +111,16 @@ pub(super) fn activity(state: &State) -> Vec<String> {
     ];
     for (verb, what, per_s) in further {
         if per_s > 0.0 {
-            of.push(format!("{verb} {}{what}/s", in_words(per_s)));
+            parts.push(format!("{verb} {}{what}/s", in_words(per_s)));
         }
     }
-    of
+    parts
 }
 
 /// Sockets, orphans and memory of a state, next to their limits.
 pub(super) fn levels(state: &State) -> Vec<String> {
     let (now, limits) = (&state.counted, &state.limits);
-    let of = |name: &str, now: Option<u64>, limit: Option<u64>| {
+    let used = |name: &str, now: Option<u64>, limit: Option<u64>| {
         let limit = limit.map(|limit| format!(" of {}", human_count(limit)));
         now.map(|now| format!("{name} {}{}", human_count(now), limit.unwrap_or_default()))
     };
@@ -131,12 +134,12 @@ pub(super) fn levels(state: &State) -> Vec<String> {
         limit.filter(|limit| now.is_some_and(|now| now.saturating_mul(2) > *limit))
     };
     [
-        of("established", established, None),
-        of("TIME-WAIT", now.time_wait, near(now.time_wait, limits.max_tw_buckets)),
-        of("sockets", now.sockets, None),
-        of("orphans", now.orphans, near(now.orphans, limits.max_orphans)),
+        used("established", established, None),
+        used("TIME-WAIT", now.time_wait, near(now.time_wait, limits.max_tw_buckets)),
+        used("sockets", now.sockets, None),
+        used("orphans", now.orphans, near(now.orphans, limits.max_orphans)),
         memory,
-        of("conntrack", now.tracked, limits.tracked_max).filter(|_| now.tracked != Some(0)),
+        used("conntrack", now.tracked, limits.tracked_max).filter(|_| now.tracked != Some(0)),
     ]
     .into_iter()
     .flatten()
@@ -152,8 +155,8 @@ pub(super) fn cost(state: &State) -> Vec<String> {
     } else {
         format!("watching takes {:.1} % of a CPU", 100.0 * cost.cpu_share)
     };
-    let mut of = vec![format!("{cpu}, {}", human_bytes(cost.resident_bytes as f64))];
-    of.push(match state.table_age_s {
+    let mut parts = vec![format!("{cpu}, {}", human_bytes(cost.resident_bytes as f64))];
+    parts.push(match state.table_age_s {
         Some(age) => format!(
             "all sockets read {} ago, every {}",
             lasts(age.floor()),
@@ -161,7 +164,7 @@ pub(super) fn cost(state: &State) -> Vec<String> {
         ),
         None => "all sockets not read yet".to_owned(),
     });
-    of
+    parts
 }
 
 /// A value of each look as a line of blocks, scaled so that `full` is a whole one.
@@ -177,12 +180,12 @@ pub(super) fn sparkline(values: &[u32], full: u32) -> String {
 /// Whose processes cannot be read, and what would show them; none if there are none.
 pub(super) fn unreadable(state: &State, by_root: bool) -> Option<String> {
     let count = state.listeners.iter().filter(|one| one.process.is_none()).count();
-    let of = if by_root {
+    let why = if by_root {
         "without a visible process: in another PID namespace, or root lacks CAP_SYS_PTRACE"
     } else {
         "of other users: root can read their processes"
     };
-    (count > 0).then(|| format!("{} {of}", plural(count as u64, "listener")))
+    (count > 0).then(|| format!("{} {why}", plural(count as u64, "listener")))
 }
 
 /// As many figures as fit in one line of this width.

@@ -35,7 +35,7 @@ impl Lines {
     }
 
     /// What a state begins and ends, each a line.
-    fn of(&mut self, state: &State) -> Vec<String> {
+    fn changes(&mut self, state: &State) -> Vec<String> {
         let mut lines = Vec::new();
         self.looks += 1;
         if self.looks == 1 {
@@ -68,7 +68,9 @@ impl Lines {
         }
         for ((id, subject), since) in &self.active {
             // One that became another has not ended: the line of the other says so.
-            let became = now.keys().any(|(other, of)| of == subject && are_stages(other, id));
+            let became = now
+                .keys()
+                .any(|(other, its_subject)| its_subject == subject && are_stages(other, id));
             if !became && !now.contains_key(&(id.clone(), subject.clone())) {
                 let lasted = state.at_s - since;
                 lines.push(format!("{} {id}: {subject}: ended after {lasted:.0} s", state.time));
@@ -84,16 +86,15 @@ impl Lines {
         let gone = |name: &str| {
             !state.diagnoses.iter().any(|one| one.id == name && one.subject == subject)
         };
-        let mut before = self
-            .active
-            .iter()
-            .filter(|((name, of), _)| of == subject && are_stages(name, id) && gone(name));
+        let mut before = self.active.iter().filter(|((name, its_subject), _)| {
+            its_subject == subject && are_stages(name, id) && gone(name)
+        });
         let ((name, _), since) = before.next()?;
         Some(format!(" (was {name} for {:.0} s)", state.at_s - since))
     }
 
     fn first(&self, state: &State) -> String {
-        let network = self.network.as_ref().map(|of| format!(", network namespace {of}"));
+        let network = self.network.as_ref().map(|network| format!(", network namespace {network}"));
         format!(
             "{} watching {} of {}{}, a look every {}. A line follows when a fault begins and when it \
              ends; Ctrl-C stops.",
@@ -108,7 +109,7 @@ impl Lines {
 
 impl Sink for Lines {
     fn state(&mut self, state: &State) -> anyhow::Result<()> {
-        self.of(state).iter().for_each(|line| say(line));
+        self.changes(state).iter().for_each(|line| say(line));
         Ok(())
     }
 
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     fn state(at_s: f64, wrong: &[bool]) -> State {
-        let of = |over: &bool| Diagnosis {
+        let diagnosis = |over: &bool| Diagnosis {
             id: "accept-queue-full".into(),
             severity: Severity::Problem,
             subject: "10.0.0.7:80".into(),
@@ -140,7 +141,7 @@ mod tests {
                 .into(),
             fix: None,
         };
-        let diagnoses = wrong.iter().map(of).collect();
+        let diagnoses = wrong.iter().map(diagnosis).collect();
         let rates = (at_s > 0.0).then(Default::default);
         State {
             at_s,
@@ -155,37 +156,40 @@ mod tests {
     #[test]
     fn a_fault_is_said_when_it_begins_and_when_it_has_ended_for_good() {
         let mut lines = Lines::new(Duration::from_secs(1), Some("4711"));
-        let mut of = |state: State| lines.of(&state);
-        let first = of(state(0.0, &[]));
+        let mut changes = |state: State| lines.changes(&state);
+        let first = changes(state(0.0, &[]));
         assert_eq!(first.len(), 1);
         assert!(first[0].contains("web1, network namespace 4711, a look every 1s"), "{first:?}");
-        assert_eq!(of(state(1.0, &[])), ["T1 Nothing is wrong: no listener here."]);
-        assert_eq!(of(state(2.0, &[false])), ["T2 accept-queue-full: 9.0 drops/s"]);
-        assert_eq!(of(state(3.0, &[true])), [""; 0], "held");
-        assert_eq!(of(state(4.0, &[false])), [""; 0], "the same fault again");
+        assert_eq!(changes(state(1.0, &[])), ["T1 Nothing is wrong: no listener here."]);
+        assert_eq!(changes(state(2.0, &[false])), ["T2 accept-queue-full: 9.0 drops/s"]);
+        assert_eq!(changes(state(3.0, &[true])), [""; 0], "held");
+        assert_eq!(changes(state(4.0, &[false])), [""; 0], "the same fault again");
         let near = |at_s| {
             let mut near = state(at_s, &[false]);
             near.diagnoses[0].id = "accept-queue-near".into();
             near
         };
-        let ended = of(state(20.0, &[]));
+        let ended = changes(state(20.0, &[]));
         assert_eq!(ended, ["T20 accept-queue-full: 10.0.0.7:80: ended after 18 s"]);
         let mut lasting = state(20.5, &[false]);
         lasting.diagnoses[0].evidence.insert("overload".into(), "lasting".into());
         lasting.diagnoses[0].subject = "10.0.0.7:81".into();
         let mut burst = lasting.clone();
         burst.diagnoses[0].evidence.clear();
-        assert_eq!([of(burst.clone()).len(), of(burst.clone()).len()], [1, 0]);
-        assert_eq!([of(lasting.clone()).len(), of(lasting).len(), of(burst).len()], [1, 0, 0]);
-        assert_eq!(of(state(20.6, &[])).len(), 1);
-        assert_eq!(of(near(21.0)), ["T21 accept-queue-near: 9.0 drops/s"]);
+        assert_eq!([changes(burst.clone()).len(), changes(burst.clone()).len()], [1, 0]);
         assert_eq!(
-            of(state(24.0, &[false])),
+            [changes(lasting.clone()).len(), changes(lasting).len(), changes(burst).len()],
+            [1, 0, 0]
+        );
+        assert_eq!(changes(state(20.6, &[])).len(), 1);
+        assert_eq!(changes(near(21.0)), ["T21 accept-queue-near: 9.0 drops/s"]);
+        assert_eq!(
+            changes(state(24.0, &[false])),
             ["T24 accept-queue-full: 9.0 drops/s (was accept-queue-near for 3 s)"],
             "one becomes the other, and none has ended"
         );
         assert_eq!(
-            of(near(25.0)),
+            changes(near(25.0)),
             ["T25 accept-queue-near: 9.0 drops/s (was accept-queue-full for 1 s)"]
         );
     }

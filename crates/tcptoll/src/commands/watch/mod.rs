@@ -215,7 +215,7 @@ pub(super) fn network(text: Option<&str>) -> anyhow::Result<Option<Network>> {
 
 /// Why the sockets of a network namespace cannot be read, and what to do.
 pub(super) fn refused(netns: Option<&str>, error: SysError) -> anyhow::Error {
-    let refusal = netns.and_then(|of| refusal(of, &error, is_root()));
+    let refusal = netns.and_then(|netns| refusal(netns, &error, is_root()));
     let whole = "the sockets of this network namespace cannot be read";
     refusal.unwrap_or_else(|| anyhow::Error::new(error).context(whole))
 }

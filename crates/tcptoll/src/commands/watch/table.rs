@@ -32,8 +32,8 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         width: (18, 47),
         rank: 0,
         cell: |one, _| {
-            let of = if one.sockets > 1 { format!(" ×{}", one.sockets) } else { String::new() };
-            format!("{}{of}", place(&printable_line(&one.address), one.port))
+            let times = if one.sockets > 1 { format!(" ×{}", one.sockets) } else { String::new() };
+            format!("{}{times}", place(&printable_line(&one.address), one.port))
         },
         sort: Some(Sort::Address),
     },

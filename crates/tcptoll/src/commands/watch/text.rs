@@ -28,7 +28,7 @@ pub(super) struct Watched {
 impl Watched {
     /// The namespace for a line of names.
     pub(super) fn name(&self) -> Option<String> {
-        self.network.as_ref().map(|of| format!("netns {}", printable_line(of)))
+        self.network.as_ref().map(|network| format!("netns {}", printable_line(network)))
     }
 }
 
@@ -85,8 +85,8 @@ fn waiting(state: &State) -> String {
 /// What listeners dropped in the interval, where nothing is wrong with it. `sk_drops` counts harmless
 /// packets too.
 fn drops(state: &State) -> String {
-    let sum = |of: &dyn Fn(&ListenerState) -> Option<f64>| -> f64 {
-        state.listeners.iter().filter_map(of).sum()
+    let sum = |rate: &dyn Fn(&ListenerState) -> Option<f64>| -> f64 {
+        state.listeners.iter().filter_map(rate).sum()
     };
     let all = sum(&|one| one.drops_per_s);
     let over = lasts(state.interval_s.max(1.0));
@@ -181,10 +181,10 @@ fn paragraph(text: &str, width: usize) -> String {
 
 fn verdict(text: &mut String, state: &State, words: usize) {
     let count = |severity| {
-        let of = |one: &&Diagnosis| one.severity == severity && !is_over(one);
-        state.diagnoses.iter().filter(of).count()
+        let is_active = |one: &&Diagnosis| one.severity == severity && !is_over(one);
+        state.diagnoses.iter().filter(is_active).count()
     };
-    let name = |count: usize, of: &str| (count > 0).then(|| plural(count as u64, of));
+    let name = |count: usize, noun: &str| (count > 0).then(|| plural(count as u64, noun));
     let (problems, warnings) = (count(Severity::Problem), count(Severity::Warning));
     let found: Vec<String> =
         [name(problems, "problem"), name(warnings, "warning")].into_iter().flatten().collect();

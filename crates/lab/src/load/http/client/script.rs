@@ -370,12 +370,12 @@ fn each_group_counts_its_own_requests_once_and_together_they_are_all() {
         let report = tally.report();
         let told = format!("seed {seed}: {report:?}, {reports:?}");
         assert_eq!(reports.len(), 2, "{told}");
-        let of = |count: fn(&GroupReport) -> u64| reports.iter().map(count).sum::<u64>();
-        assert_eq!(of(|group| group.attempts), report.attempts, "{told}");
-        assert_eq!(of(|group| group.ok), report.ok, "{told}");
+        let total = |count: fn(&GroupReport) -> u64| reports.iter().map(count).sum::<u64>();
+        assert_eq!(total(|group| group.attempts), report.attempts, "{told}");
+        assert_eq!(total(|group| group.ok), report.ok, "{told}");
         for (class, count) in &report.errors {
             assert_eq!(
-                of(|group| group.errors.values().sum()),
+                total(|group| group.errors.values().sum()),
                 report.errors.values().sum::<u64>()
             );
             let all = reports.iter().filter_map(|group| group.errors.get(class)).sum::<u64>();
@@ -384,9 +384,9 @@ fn each_group_counts_its_own_requests_once_and_together_they_are_all() {
         for group in &reports {
             let failed: u64 = group.errors.values().sum();
             assert_eq!(group.attempts, group.ok + failed, "{told}");
-            let of = |count: fn(&GroupSlice) -> u64| group.slices.iter().map(count).sum::<u64>();
-            assert!(of(|slice| slice.due) <= group.attempts, "{told}");
-            assert_eq!(of(|slice| slice.due), of(|slice| slice.ok + slice.failed), "{told}");
+            let total = |count: fn(&GroupSlice) -> u64| group.slices.iter().map(count).sum::<u64>();
+            assert!(total(|slice| slice.due) <= group.attempts, "{told}");
+            assert_eq!(total(|slice| slice.due), total(|slice| slice.ok + slice.failed), "{told}");
         }
         // Requests are sent in the order of the lines, those given up unsent among them.
         let quarter = report.attempts / 4;

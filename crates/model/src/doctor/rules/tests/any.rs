@@ -112,7 +112,7 @@ prop_compose! {
             unprotected_idle_max_s: Some(rates[0]), probe_after_max_s: Some(rates[1]),
             idle_max_s: None, routed,
         }).into();
-        all.state.diagnoses = live::of(&all.state);
+        all.state.diagnoses = live::find(&all.state);
         all
     }
 }

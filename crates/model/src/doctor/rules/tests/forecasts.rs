@@ -19,14 +19,14 @@ fn opening(address: &str, time_wait_per_s: f64) -> Machine {
 
 #[test]
 fn ports_are_forecast_to_end_where_sixty_seconds_of_them_are_more_than_the_range() {
-    let of = |address, per_s| names(&opening(address, per_s));
+    let found = |address, per_s| names(&opening(address, per_s));
     let none: [&str; 0] = [];
     // 28,232 / 60 = 470.5
-    assert_eq!(of("10.0.0.9", 471.0), [PORT_RANGE_TOO_SMALL, TW_REUSE_LOOPBACK_ONLY]);
-    assert_eq!(of("10.0.0.9", 470.0), none);
-    assert_eq!(of("127.0.0.1", 9_000.0), none, "loopback reuses them");
-    assert_eq!(of("::1", 9_000.0), none);
-    assert_eq!(of("fd00::9", 9_000.0), [PORT_RANGE_TOO_SMALL, TW_REUSE_LOOPBACK_ONLY]);
+    assert_eq!(found("10.0.0.9", 471.0), [PORT_RANGE_TOO_SMALL, TW_REUSE_LOOPBACK_ONLY]);
+    assert_eq!(found("10.0.0.9", 470.0), none);
+    assert_eq!(found("127.0.0.1", 9_000.0), none, "loopback reuses them");
+    assert_eq!(found("::1", 9_000.0), none);
+    assert_eq!(found("fd00::9", 9_000.0), [PORT_RANGE_TOO_SMALL, TW_REUSE_LOOPBACK_ONLY]);
     let with = |reuse| {
         let mut all = opening("10.0.0.9", 500.0);
         all.state.limits.tw_reuse = reuse;
@@ -46,7 +46,7 @@ fn reuse_on_loopback_is_named_only_where_ports_run_short_elsewhere() {
         all.openings.clear();
         all.state.destinations[0].ports_in_use = in_use;
         all.state.destinations[0].time_wait = time_wait;
-        all.state.diagnoses = live::of(&all.state);
+        all.state.diagnoses = live::find(&all.state);
         names(&all)
     };
     let slow = "ports-search-slow".to_owned();
@@ -61,7 +61,7 @@ fn a_table_of_tracked_connections_is_forecast_to_fill_by_rate_and_time_out() {
     let with = |per_s, tracked| {
         let mut all = machine(vec![], vec![]);
         (all.tracked_per_s, all.state.counted.tracked) = (per_s, tracked);
-        all.state.diagnoses = live::of(&all.state);
+        all.state.diagnoses = live::find(&all.state);
         names(&all)
     };
     // 65,536 / 120 = 546.1

@@ -94,27 +94,27 @@ fn a_backlog_over_somaxconn_is_named_once_a_line_with_what_the_kernel_made_of_it
 
 #[test]
 fn a_backlog_is_compared_with_the_socket_of_its_own_address() {
-    let of = |address: &str, backlog, sockets: &[(&str, u32)]| {
+    let found = |address: &str, backlog, sockets: &[(&str, u32)]| {
         let sockets = sockets.iter().map(|(address, limit)| listener(address, 80, *limit));
         names(&machine(vec![server(NGINX, vec![on(address, backlog)])], sockets.collect()))
     };
     let over = [BACKLOG_OVER_SOMAXCONN];
     let stale = [BACKLOG_NOT_IN_EFFECT];
     let none: [&str; 0] = [];
-    assert_eq!(of("0.0.0.0:80", line(4_097, 1), &[("0.0.0.0", 4_096)]), over);
-    assert_eq!(of("0.0.0.0:80", line(4_096, 1), &[("0.0.0.0", 4_096)]), none, "equal");
-    assert_eq!(of("0.0.0.0:80", line(4_096, 1), &[("0.0.0.0", 511)]), stale);
-    assert_eq!(of("0.0.0.0:80", line(511, 1), &[("0.0.0.0", 511)]), none);
-    assert_eq!(of("0.0.0.0:80", line(8_192, 1), &[("0.0.0.0", 8_192)]), none, "granted before");
-    assert_eq!(of("0.0.0.0:80", line(8_192, 1), &[("::", 4_096)]), none, "another socket");
-    assert_eq!(of("10.0.0.1:80", line(8_192, 1), &[("0.0.0.0", 4_096)]), none);
-    assert_eq!(of("[::]:80", line(8_192, 1), &[("::", 4_096), ("0.0.0.0", 511)]), over);
-    assert_eq!(of("[::]:80", line(8_192, 1), &[("0.0.0.0", 4_096)]), over, "no IPv6 here");
-    assert_eq!(of("localhost:80", line(8_192, 1), &[("::1", 4_096)]), over);
-    assert_eq!(of("www.example:80", line(8_192, 1), &[("0.0.0.0", 4_096)]), none);
-    assert_eq!(of("/run/s", line(8_192, 1), &[("0.0.0.0", 4_096)]), none);
-    assert_eq!(of("0.0.0.0:80", line(8_192, 1), &[]), none, "nobody listens");
-    assert_eq!(of("0.0.0.0:80", line(4_096, 1), &[("0.0.0.0", 4_096), ("0.0.0.0", 99)]), stale);
+    assert_eq!(found("0.0.0.0:80", line(4_097, 1), &[("0.0.0.0", 4_096)]), over);
+    assert_eq!(found("0.0.0.0:80", line(4_096, 1), &[("0.0.0.0", 4_096)]), none, "equal");
+    assert_eq!(found("0.0.0.0:80", line(4_096, 1), &[("0.0.0.0", 511)]), stale);
+    assert_eq!(found("0.0.0.0:80", line(511, 1), &[("0.0.0.0", 511)]), none);
+    assert_eq!(found("0.0.0.0:80", line(8_192, 1), &[("0.0.0.0", 8_192)]), none, "granted before");
+    assert_eq!(found("0.0.0.0:80", line(8_192, 1), &[("::", 4_096)]), none, "another socket");
+    assert_eq!(found("10.0.0.1:80", line(8_192, 1), &[("0.0.0.0", 4_096)]), none);
+    assert_eq!(found("[::]:80", line(8_192, 1), &[("::", 4_096), ("0.0.0.0", 511)]), over);
+    assert_eq!(found("[::]:80", line(8_192, 1), &[("0.0.0.0", 4_096)]), over, "no IPv6 here");
+    assert_eq!(found("localhost:80", line(8_192, 1), &[("::1", 4_096)]), over);
+    assert_eq!(found("www.example:80", line(8_192, 1), &[("0.0.0.0", 4_096)]), none);
+    assert_eq!(found("/run/s", line(8_192, 1), &[("0.0.0.0", 4_096)]), none);
+    assert_eq!(found("0.0.0.0:80", line(8_192, 1), &[]), none, "nobody listens");
+    assert_eq!(found("0.0.0.0:80", line(4_096, 1), &[("0.0.0.0", 4_096), ("0.0.0.0", 99)]), stale);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn full(limit: u32) -> State {
     one.accept_queue_recent_peak = limit + 1;
     let limits = Limits { somaxconn: Some(4_096), ..Limits::default() };
     let mut state = State { listeners: vec![one], limits, ..State::default() };
-    state.diagnoses = live::of(&state);
+    state.diagnoses = live::find(&state);
     state
 }
 
@@ -184,7 +184,7 @@ fn a_lasting_overload_is_not_answered_with_a_longer_queue() {
     };
     all.state.interval_s = 5.2;
     all.state.listeners[0].stands = Some(Box::new(stands));
-    all.state.diagnoses = live::of(&all.state);
+    all.state.diagnoses = live::find(&all.state);
     let [one] = &diagnose(&all)[..] else { panic!("{:?}", found(&all)) };
     assert_eq!(one.evidence["program"], "nginx");
     let fix = one.fix.as_ref().unwrap();
@@ -192,9 +192,9 @@ fn a_lasting_overload_is_not_answered_with_a_longer_queue() {
     assert!(fix.commands.iter().all(|line| !line.contains("backlog")), "{fix:?}");
     // A standing queue that does not overflow; the workers are why, where they are known.
     all.state.listeners[0].overflows_per_s = Some(0.0);
-    all.state.diagnoses = live::of(&all.state);
+    all.state.diagnoses = live::find(&all.state);
     assert_eq!(names(&all), ["accept-queue-standing"]);
-    let stuck = live::of(&all.state);
+    let stuck = live::find(&all.state);
     let mut php = on("0.0.0.0:80", line(50, 9));
     php.workers = line(5, 3);
     let mut all =

@@ -12,7 +12,7 @@ use crate::units::{human_count, human_share, human_us};
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
     explain(summary, super::SPEC.causes, |_, _| None);
-    let answers = advice::of(summary);
+    let answers = advice::advise(summary);
     // Advice with a proof of this run replaces the general one for the same cause.
     summary.advice.retain(|general| answers.iter().all(|other| other.cause != general.cause));
     summary.advice.splice(0..0, answers);
@@ -101,9 +101,9 @@ fn spared(ill: &Arm, well: &Arm) -> Option<String> {
 /// Which errors clients got, and when.
 fn told(arm: &Arm) -> Option<String> {
     let queues = arm.own.queues.as_deref()?;
-    let of = |class: &str| queues.outcomes.get(class).filter(|outcome| outcome.count > 0);
+    let outcome_of = |class: &str| queues.outcomes.get(class).filter(|outcome| outcome.count > 0);
     let mut parts = Vec::new();
-    if let Some(reset) = of("reset") {
+    if let Some(reset) = outcome_of("reset") {
         parts.push(format!(
             "{} were reset after {} (median)",
             human_count(reset.count),
@@ -111,7 +111,7 @@ fn told(arm: &Arm) -> Option<String> {
         ));
     }
     let silent: Vec<_> =
-        ["connect-timeout", "timeout"].iter().filter_map(|class| of(class)).collect();
+        ["connect-timeout", "timeout"].iter().filter_map(|class| outcome_of(class)).collect();
     if let Some(last) = silent.iter().map(|outcome| outcome.max_us).reduce(f64::max) {
         let count: u64 = silent.iter().map(|outcome| outcome.count).sum();
         parts.push(format!(

@@ -142,8 +142,8 @@ fn rare_trouble<'a>(summary: &Summary, measured: &[&'a Arm]) -> Option<(&'a Arm,
         return None;
     }
     let waited = arm.rungs.iter().sum::<u64>();
-    let (waited, of) = (plural(waited, "handshake"), human_count(arm.attempts));
-    Some((arm, format!("Rarely, {reason}: {waited} of {of} waited for a retransmitted SYN.")))
+    let (waited, all) = (plural(waited, "handshake"), human_count(arm.attempts));
+    Some((arm, format!("Rarely, {reason}: {waited} of {all} waited for a retransmitted SYN.")))
 }
 
 /// What a cause says of a queue.
@@ -309,8 +309,10 @@ fn over_links(arms: &[&Arm]) -> Option<String> {
     let [[least_us, most_us], [least, most]] = [0, 1].map(|at| {
         beyond
             .iter()
-            .map(|of| of[at])
-            .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], of| [low.min(of), high.max(of)])
+            .map(|ends| ends[at])
+            .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], value| {
+                [low.min(value), high.max(value)]
+            })
     });
     (beyond.len() > 1).then(|| {
         let takes = if least_us >= 0.0 && most < 2.0 {

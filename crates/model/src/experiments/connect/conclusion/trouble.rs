@@ -28,8 +28,8 @@ fn handshakes(arm: &Arm) -> u64 {
 
 /// How many handshakes waited for a retransmitted SYN, and how long, where that is more than chance.
 pub(super) fn waits(arm: &Arm) -> Option<String> {
-    let (waited, of) = (arm.rungs.iter().sum::<u64>(), handshakes(arm));
-    if !waits_matter(waited, of) {
+    let (waited, all) = (arm.rungs.iter().sum::<u64>(), handshakes(arm));
+    if !waits_matter(waited, all) {
         return None;
     }
     let at: Vec<String> = arm
@@ -45,11 +45,11 @@ pub(super) fn waits(arm: &Arm) -> Option<String> {
         [first, second] => format!("{first} or {second}"),
         [first, .., last] => format!("{first} to {last}"),
     };
-    let which = if of == arm.attempts { "handshakes" } else { "completed handshakes" };
+    let which = if all == arm.attempts { "handshakes" } else { "completed handshakes" };
     Some(format!(
         "{} of {} {which} waited {long} s for a retransmitted SYN",
         human_count(waited),
-        human_count(of)
+        human_count(all)
     ))
 }
 

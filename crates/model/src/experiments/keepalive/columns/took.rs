@@ -5,7 +5,7 @@ use super::super::{
     BYTES, CLIENT_CPU, CLIENT_IDLE_CPU, CLIENT_KERNEL_MEMORY, CLIENT_MEMORY, GOODPUT, MACHINE_CPU,
     PACKETS, RATE, SERVER_CPU, SERVER_IDLE_CPU, SERVER_KERNEL_MEMORY,
 };
-use super::{HOURLY, of, tidy, traffic};
+use super::{HOURLY, keepalive, tidy, traffic};
 use crate::record::Arm;
 
 use Figure::{Count, Metric, Number, Own};
@@ -15,12 +15,12 @@ const FLEET: &str = "CPU µs/s per 1,000 sockets";
 const MESSAGE: &str = "CPU µs/message";
 const MEMORY: &str = "memory, bytes/socket";
 
-const fn bytes(whole: &'static str, key: &'static str, of: fn(&Arm) -> Option<u64>) -> Column {
-    Column::whole(whole, (key, "bytes"), Count(of))
+const fn bytes(whole: &'static str, key: &'static str, value: fn(&Arm) -> Option<u64>) -> Column {
+    Column::whole(whole, (key, "bytes"), Count(value))
 }
 
-const fn count(whole: &'static str, key: &'static str, of: fn(&Arm) -> Option<u64>) -> Column {
-    Column::whole(whole, (key, ""), Count(of))
+const fn count(whole: &'static str, key: &'static str, value: fn(&Arm) -> Option<u64>) -> Column {
+    Column::whole(whole, (key, ""), Count(value))
 }
 
 /// Messages of the connection that writes.
@@ -40,7 +40,7 @@ pub(super) const IDLE: &[Column] = &[Column::new(
     ("idle", "sockets"),
     "idle sockets",
     ("idle_sockets", ""),
-    Count(|arm| of(arm).map(|keepalive| keepalive.idle_sockets)),
+    Count(|arm| keepalive(arm).map(|keepalive| keepalive.idle_sockets)),
 )];
 
 /// Packets of the mechanism within the window.
@@ -49,31 +49,31 @@ pub(super) const COUNTED: &[Column] = &[
         (WINDOW, "probes"),
         "keep-alive probes",
         ("keepalive_probes", ""),
-        Count(|arm| Some(of(arm)?.probes?.packets)),
+        Count(|arm| Some(keepalive(arm)?.probes?.packets)),
     ),
     Column::new(
         (WINDOW, "answers"),
         "answers to probes",
         ("keepalive_answers", ""),
-        Count(|arm| Some(of(arm)?.probe_answers?.packets)),
+        Count(|arm| Some(keepalive(arm)?.probe_answers?.packets)),
     ),
     Column::new(
         (WINDOW, "messages"),
         "messages on idle sockets",
         ("heartbeats", ""),
-        Count(|arm| Some(of(arm)?.heartbeats?.packets)),
+        Count(|arm| Some(keepalive(arm)?.heartbeats?.packets)),
     ),
     Column::new(
         (WINDOW, "acks"),
         "acknowledgments of messages",
         ("heartbeat_acks", ""),
-        Count(|arm| Some(of(arm)?.heartbeat_acks?.packets)),
+        Count(|arm| Some(keepalive(arm)?.heartbeat_acks?.packets)),
     ),
     Column::new(
         (WINDOW, "KiB"),
         "KiB in total",
         ("checking_bytes", "bytes"),
-        Number(|arm| traffic(of(arm)?).map(|t| t.bytes as f64), 1.0 / 1_024.0),
+        Number(|arm| traffic(keepalive(arm)?).map(|t| t.bytes as f64), 1.0 / 1_024.0),
     ),
 ];
 
@@ -84,7 +84,7 @@ pub(super) const PACKETS_HOURLY: &[Column] = &[
         (HOURLY, "computed"),
         "computed packets/h",
         ("computed_packets_per_hour_per_socket", "1/h"),
-        Number(|arm| of(arm)?.computed_packets_per_hour(), 1.0),
+        Number(|arm| keepalive(arm)?.computed_packets_per_hour(), 1.0),
     ),
 ];
 
@@ -95,7 +95,7 @@ pub(super) const BYTES_HOURLY: &[Column] = &[
         ("bytes/h·socket", "computed"),
         "computed bytes/h",
         ("computed_bytes_per_hour_per_socket", "bytes/h"),
-        Number(|arm| of(arm)?.computed_bytes_per_hour(), 1.0),
+        Number(|arm| keepalive(arm)?.computed_bytes_per_hour(), 1.0),
     ),
 ];
 
@@ -104,26 +104,28 @@ pub(super) const LINK: &[Column] = &[Column::new(
     ("share of", "link, %"),
     "share of the link, %",
     ("checking_link_share", "1"),
-    Number(|arm| of(arm)?.link_share, 100.0),
+    Number(|arm| keepalive(arm)?.link_share, 100.0),
 )];
 
 /// Bytes of each kind and whatever else a wide page has room for.
 pub(super) const MORE: &[Column] = &[
-    bytes("bytes of probes", "keepalive_probe_bytes", |arm| Some(of(arm)?.probes?.bytes)),
-    bytes("bytes of answers", "keepalive_answer_bytes", |arm| Some(of(arm)?.probe_answers?.bytes)),
-    bytes("bytes of messages", "heartbeat_bytes", |arm| Some(of(arm)?.heartbeats?.bytes)),
+    bytes("bytes of probes", "keepalive_probe_bytes", |arm| Some(keepalive(arm)?.probes?.bytes)),
+    bytes("bytes of answers", "keepalive_answer_bytes", |arm| {
+        Some(keepalive(arm)?.probe_answers?.bytes)
+    }),
+    bytes("bytes of messages", "heartbeat_bytes", |arm| Some(keepalive(arm)?.heartbeats?.bytes)),
     bytes("bytes of acknowledgments", "heartbeat_ack_bytes", |arm| {
-        Some(of(arm)?.heartbeat_acks?.bytes)
+        Some(keepalive(arm)?.heartbeat_acks?.bytes)
     }),
     count("messages retransmitted", "heartbeat_retransmissions", |arm| {
-        of(arm)?.heartbeats?;
-        of(arm).map(|keepalive| keepalive.heartbeat_retransmissions)
+        keepalive(arm)?.heartbeats?;
+        keepalive(arm).map(|keepalive| keepalive.heartbeat_retransmissions)
     }),
     count("messages counted by the program", "nulls_sent", |arm| {
-        of(arm).map(|keepalive| keepalive.nulls_sent).filter(|n| *n > 0)
+        keepalive(arm).map(|keepalive| keepalive.nulls_sent).filter(|n| *n > 0)
     }),
     count("timer wake-ups", "timer_wakeups", |arm| {
-        of(arm).map(|keepalive| keepalive.wakeups).filter(|n| *n > 0)
+        keepalive(arm).map(|keepalive| keepalive.wakeups).filter(|n| *n > 0)
     }),
     Column::new(("", "checking"), "checking", ("checking", ""), Own),
 ];

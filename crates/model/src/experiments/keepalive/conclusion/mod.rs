@@ -104,8 +104,8 @@ fn answer(summary: &Summary) -> String {
     }
     let mut sentences = Vec::new();
     if arms.iter().any(|told| told.deaths().is_some()) {
-        let (detected, of) = detected(&arms);
-        sentences.extend(known(&detected, of));
+        let (detected, all) = detected(&arms);
+        sentences.extend(known(&detected, all));
         sentences.extend(wrongly_closed(&arms));
         sentences.extend(never(summary, &arms));
         sentences.extend(price(&detected));
@@ -169,20 +169,20 @@ fn detected<'a, 'b>(arms: &'b [Told<'a>]) -> (Vec<Detected<'a, 'b>>, Option<usiz
         .collect();
     match stated(all, |(_, [_, last_us])| *last_us) {
         Stated::Each(all) => (all, None),
-        Stated::Ends(fastest, slowest, of) => (vec![fastest, slowest], Some(of)),
+        Stated::Ends(fastest, slowest, count) => (vec![fastest, slowest], Some(count)),
     }
 }
 
 /// Which arms detected deaths, and after which time.
-fn known(detected: &[Detected<'_, '_>], of: Option<usize>) -> Option<String> {
-    let which = if of.is_some() { ", which" } else { "" };
+fn known(detected: &[Detected<'_, '_>], all: Option<usize>) -> Option<String> {
+    let which = if all.is_some() { ", which" } else { "" };
     let mut phrases: Vec<String> = Vec::new();
     let mut before = String::new();
     for (told, detection_us) in detected {
         let deaths = told.deaths()?;
         let dead = of_dead(deaths);
         // What the arm before detected too is not repeated.
-        let what = match (before == dead, of) {
+        let what = match (before == dead, all) {
             (false, _) => format!("{which} detected {dead}"),
             (true, Some(_)) => ",".to_owned(),
             (true, None) => String::new(),
@@ -192,10 +192,10 @@ fn known(detected: &[Detected<'_, '_>], of: Option<usize>) -> Option<String> {
         phrases.push(format!("{}{what} after {when}", told.name()));
         before = dead;
     }
-    match (phrases.as_slice(), of) {
+    match (phrases.as_slice(), all) {
         ([], _) => None,
-        ([fastest, slowest], Some(of)) => {
-            Some(format!("Of {of} arms, the fastest was {fastest}, and the slowest {slowest}."))
+        ([fastest, slowest], Some(count)) => {
+            Some(format!("Of {count} arms, the fastest was {fastest}, and the slowest {slowest}."))
         }
         (all, _) => Some(capital(&enumerated(all)) + "."),
     }
@@ -314,8 +314,8 @@ fn wrongly_closed(arms: &[Told<'_>]) -> Option<String> {
             let phrases: Vec<String> = all.iter().map(phrase).collect();
             Some(capital(&enumerated(&phrases)) + ".")
         }
-        Stated::Ends(least, most, of) => Some(format!(
-            "Of {of} arms, {}, the fewest, and {}, the most.",
+        Stated::Ends(least, most, count) => Some(format!(
+            "Of {count} arms, {}, the fewest, and {}, the most.",
             phrase(&least),
             phrase(&most)
         )),
@@ -400,8 +400,8 @@ fn cpu(arms: &[Told<'_>]) -> Option<String> {
         }
     };
     let list = listed(used, |(_, size)| *size, phrase);
-    let of = if whole { "whole machine" } else { "programs only" };
-    Some(format!("CPU per 1,000 idle connections ({of}): {list}."))
+    let scope = if whole { "whole machine" } else { "programs only" };
+    Some(format!("CPU per 1,000 idle connections ({scope}): {list}."))
 }
 
 fn next(summary: &Summary) -> Vec<NextStep> {

@@ -25,7 +25,7 @@ const HIDDEN: f64 = 10.0;
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
     explain(summary, causes::ALL, |_, _| None);
-    let answers = advice::of(&summary.arms);
+    let answers = advice::advise(&summary.arms);
     // Advice with a proof of this run replaces the general one for the same cause.
     summary.advice.retain(|general| answers.iter().all(|other| other.cause != general.cause));
     summary.advice.extend(answers);
@@ -110,7 +110,7 @@ fn one(arm: &Arm) -> Option<Vec<String>> {
 ///
 /// A way of sending of which a size has no trial that counts, or none yet, is in no claim.
 fn sizes(arms: &[&Arm], partial: bool) -> Option<Vec<String>> {
-    let all = series::of(arms);
+    let all = series::group(arms);
     let several: Vec<&Series<'_>> = all.iter().filter(|one| one.points.len() > 1).collect();
     if several.is_empty() {
         return None;
@@ -133,16 +133,17 @@ fn sizes(arms: &[&Arm], partial: bool) -> Option<Vec<String>> {
             None => never.push(one.name.clone()),
         }
     }
-    let of = if best.is_link { "the link's rate" } else { "the best goodput" };
-    let of = format!("{:.0} % of {of} ({})", FILLED * 100.0, human_rate(best.bytes_per_s * 8.0));
+    let reference = if best.is_link { "the link's rate" } else { "the best goodput" };
+    let level =
+        format!("{:.0} % of {reference} ({})", FILLED * 100.0, human_rate(best.bytes_per_s * 8.0));
     let never = enumerated(&never);
     let reached = match (from.as_slice(), never.as_str()) {
-        ([], never) => format!("Goodput reaches {of} at no message size with {never}."),
+        ([], never) => format!("Goodput reaches {level} at no message size with {never}."),
         (from, "") => {
-            format!("Goodput reaches {of} with messages of at least {}.", enumerated(from))
+            format!("Goodput reaches {level} with messages of at least {}.", enumerated(from))
         }
         (from, never) => format!(
-            "Goodput reaches {of} with messages of at least {}, but at no size with {never}.",
+            "Goodput reaches {level} with messages of at least {}, but at no size with {never}.",
             enumerated(from)
         ),
     };
@@ -257,7 +258,7 @@ fn limits(arms: &[&Arm]) -> Option<String> {
     };
     let sender = named(&["message-overhead", "client-cpu"]);
     let receiver = named(&["server-cpu"]);
-    let of = arms.len();
+    let count = arms.len();
     let receivers = || {
         let names: Vec<&str> = receiver.iter().take(2).map(|arm| arm.name.as_str()).collect();
         let more = receiver.len().saturating_sub(2);
@@ -272,22 +273,24 @@ fn limits(arms: &[&Arm]) -> Option<String> {
     };
     match (sender.len(), receiver.len()) {
         (0, 0) => None,
-        (all, 0) if all == of => Some("The sender's CPU is the limit in every arm.".to_owned()),
-        (some, 0) => Some(format!("The sender's CPU is the limit in {some} of {of} arms.")),
+        (all, 0) if all == count => Some("The sender's CPU is the limit in every arm.".to_owned()),
+        (some, 0) => Some(format!("The sender's CPU is the limit in {some} of {count} arms.")),
         (0, _) => {
             let text = receivers();
             Some(format!("T{}.", &text[1..]))
         }
         (some, _) => {
             let receivers = receivers();
-            Some(format!("The sender's CPU is the limit in {some} of {of} arms, and {receivers}."))
+            Some(format!(
+                "The sender's CPU is the limit in {some} of {count} arms, and {receivers}."
+            ))
         }
     }
 }
 
 fn next(summary: &Summary) -> Vec<NextStep> {
     let mut steps = Vec::new();
-    let has = |of: Pattern| summary.arms.iter().any(|arm| pattern(arm) == Some(of));
+    let has = |wanted: Pattern| summary.arms.iter().any(|arm| pattern(arm) == Some(wanted));
     if summary.study.is_none() {
         if has(Pattern::OneWay) && !has(Pattern::WriteWriteRead) {
             steps.push(step(

@@ -48,8 +48,8 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    fn of(arm: &'a Arm) -> Option<Self> {
-        let transfer = columns::of(arm).filter(|_| arm.failure.is_none())?;
+    fn from_arm(arm: &'a Arm) -> Option<Self> {
+        let transfer = columns::transfer(arm).filter(|_| arm.failure.is_none())?;
         let sum = || {
             let of_ways = transfer.ways().filter_map(|(_, way)| way.goodput_bytes_per_s());
             Some(of_ways.sum::<f64>())
@@ -82,7 +82,7 @@ impl<'a> Told<'a> {
 
     /// Why it carries no more: of two directions both, where they differ.
     fn reason(&self) -> Option<String> {
-        let each: Vec<(Direction, Option<String>)> = Direction::of(self.transfer)
+        let each: Vec<(Direction, Option<String>)> = Direction::used_in(self.transfer)
             .map(|(direction, way)| (direction, reason(self.transfer, direction, way)))
             .collect();
         let (_, first) = each.first()?;
@@ -129,7 +129,7 @@ impl<'a> Told<'a> {
 
     /// The first sender.
     fn sender(&self) -> Option<&'a Sender> {
-        Direction::of(self.transfer).next().map(|(_, way)| &way.sender)
+        Direction::used_in(self.transfer).next().map(|(_, way)| &way.sender)
     }
 
     /// The round trip of the quiet link and under load, µs.
@@ -164,7 +164,7 @@ fn rate(bytes_per_s: f64) -> String {
 }
 
 fn told(summary: &Summary) -> Vec<Told<'_>> {
-    summary.arms.iter().filter_map(Told::of).collect()
+    summary.arms.iter().filter_map(Told::from_arm).collect()
 }
 
 fn answer(summary: &Summary) -> String {
@@ -197,7 +197,7 @@ fn one(told: &Told<'_>) -> Vec<String> {
         0 | 1 => "one connection carries".to_owned(),
         several => format!("{} connections carry", human_count(several)),
     };
-    let ways: Vec<String> = Direction::of(told.transfer)
+    let ways: Vec<String> = Direction::used_in(told.transfer)
         .filter_map(|(direction, way)| {
             let goodput = rate(way.goodput_bytes_per_s()?);
             Some(format!("{goodput} to the {}", direction.receiver()))
@@ -220,7 +220,7 @@ fn one(told: &Told<'_>) -> Vec<String> {
 
 /// Where a window allows about what the link does.
 fn at_crossover(told: &Told<'_>) -> Option<String> {
-    let (direction, way) = Direction::of(told.transfer).next()?;
+    let (direction, way) = Direction::used_in(told.transfer).next()?;
     let limited = limited_by(told.transfer, direction, way)?;
     let (by, or) = (limited.by.name(), limited.or?.name());
     Some(format!(

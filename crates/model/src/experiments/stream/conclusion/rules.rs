@@ -16,7 +16,7 @@ const SAFETY: [u64; 2] = [2, 4];
 /// What this run shows about the rules; nothing where its arms are not sizes of one buffer.
 pub(super) fn advice(summary: &Summary) -> Vec<Advice> {
     let arms = told(summary);
-    let Some(sizes) = Sizes::of(&arms).filter(|sizes| sizes.option != "message") else {
+    let Some(sizes) = Sizes::from_arms(&arms).filter(|sizes| sizes.option != "message") else {
         return Vec::new();
     };
     [enough(&sizes), safety(&sizes)].into_iter().flatten().collect()

@@ -21,7 +21,7 @@ pub(super) struct Sizes<'a> {
 
 impl<'a> Sizes<'a> {
     /// None: the arms differ in something else, or in fewer than two sizes.
-    pub(super) fn of(arms: &[Told<'a>]) -> Option<Self> {
+    pub(super) fn from_arms(arms: &[Told<'a>]) -> Option<Self> {
         let first = arms.first()?;
         let mut keys = first.arm.factors.keys();
         let (key, None) = (keys.next()?, keys.next()) else { return None };
@@ -67,7 +67,7 @@ pub(super) fn sentences(arms: &[Told<'_>]) -> Vec<String> {
         return sentences;
     }
     sentences.push(carries(least) + ".");
-    if let Some(sizes) = Sizes::of(arms) {
+    if let Some(sizes) = Sizes::from_arms(arms) {
         match (from_on(&sizes, least), tuned(&sizes, least)) {
             (Some(from), Some(Tuned::AsGood(tuned))) => {
                 sentences.push(format!("{from}, and {tuned}."));
@@ -188,7 +188,7 @@ type Asked<'a> = (&'a str, [Option<u64>; 2]);
 fn same_buffers(arms: &[Told<'_>]) -> Option<String> {
     let mut by_size: BTreeMap<[u64; 2], Vec<Asked<'_>>> = BTreeMap::new();
     for told in arms {
-        let (direction, _) = Direction::of(told.transfer).next()?;
+        let (direction, _) = Direction::used_in(told.transfer).next()?;
         let [from, to] = direction.ends(told.transfer);
         let both: [Buffer; 2] = [from.send_buffer, to.receive_buffer];
         let asked = both.map(|buffer| buffer.asked_bytes);

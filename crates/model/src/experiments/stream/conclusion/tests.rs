@@ -31,7 +31,7 @@ fn arm(option: &str, level: &str, goodput: f64, window: f64, rtt_us: f64) -> Arm
         ..Way::default()
     };
     let asked = parse_size(level).ok().filter(|_| option == "window");
-    let buffer = Buffer::of(asked, asked.map_or(131_072, |asked| 2 * asked));
+    let buffer = Buffer::new(asked, asked.map_or(131_072, |asked| 2 * asked));
     let end = SocketEnd { send_buffer: buffer, receive_buffer: buffer, ..SocketEnd::default() };
     let transfer = Transfer {
         connections: 1,
@@ -201,8 +201,8 @@ fn arms_whose_buffers_the_kernel_made_the_same_are_said_to_be_the_same() {
     for arm in &mut arms[..2] {
         let transfer = arm.own.transfer.as_mut().unwrap();
         for end in [&mut transfer.client, &mut transfer.server] {
-            end.send_buffer = Buffer::of(end.send_buffer.asked_bytes, 4_608);
-            end.receive_buffer = Buffer::of(end.receive_buffer.asked_bytes, 2_304);
+            end.send_buffer = Buffer::new(end.send_buffer.asked_bytes, 4_608);
+            end.receive_buffer = Buffer::new(end.receive_buffer.asked_bytes, 2_304);
         }
     }
     let summary = concluded(arms);

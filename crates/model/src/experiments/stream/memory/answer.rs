@@ -1,6 +1,6 @@
 //! The answer of a run of `--memory`, in at most three sentences.
 
-use super::{of, window_bytes};
+use super::{connection_memory, window_bytes};
 use crate::experiments::conclusion::{Stated, stated, step};
 use crate::record::{Arm, ConnectionMemory, NextStep, Summary};
 use crate::units::{human_bytes, human_count, text_size};
@@ -14,7 +14,7 @@ pub(in super::super) fn conclude(summary: &mut Summary) -> bool {
         .arms
         .iter()
         .filter(|arm| arm.failure.is_none())
-        .filter_map(|arm| Some((arm, of(arm)?)))
+        .filter_map(|arm| Some((arm, connection_memory(arm)?)))
         .collect();
     if told.is_empty() {
         return false;

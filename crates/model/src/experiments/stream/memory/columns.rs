@@ -7,7 +7,7 @@ use super::super::super::spec::MetricSpec;
 use super::super::{
     CLIENT_FILLED_MEMORY, CLIENT_IDLE_MEMORY, SERVER_FILLED_MEMORY, SERVER_IDLE_MEMORY,
 };
-use super::{of, rule_bytes};
+use super::{connection_memory, rule_bytes};
 use crate::record::{Arm, Buffer, BufferLimit, ConnectionMemory, MemorySockets, MemoryState};
 use crate::units::human_bytes;
 
@@ -18,7 +18,7 @@ const SERVER: &str = "at the server, each";
 const ALL: &str = "all, both ends";
 
 fn measured(arm: &Arm) -> bool {
-    of(arm).is_some()
+    connection_memory(arm).is_some()
 }
 
 fn filled(memory: &ConnectionMemory) -> Option<&MemoryState> {
@@ -33,7 +33,7 @@ enum In {
 }
 
 impl In {
-    fn of(self, memory: &ConnectionMemory) -> Option<&MemoryState> {
+    fn state(self, memory: &ConnectionMemory) -> Option<&MemoryState> {
         match self {
             Self::Idle => Some(&memory.idle),
             Self::Filled => filled(memory),
@@ -48,8 +48,8 @@ fn each(
     with: fn(&ConnectionMemory, Option<&MemoryState>) -> Option<f64>,
     buffers: fn(&MemoryState) -> f64,
 ) -> Option<String> {
-    let memory = of(arm)?;
-    let of_state = state.of(memory)?;
+    let memory = connection_memory(arm)?;
+    let of_state = state.state(memory)?;
     if let Some(bytes) = with(memory, Some(of_state)) {
         return Some(human_bytes(bytes));
     }
@@ -70,25 +70,25 @@ fn buffer(buffer: Buffer) -> String {
 }
 
 fn total(arm: &Arm, state: In) -> Option<f64> {
-    let memory = of(arm)?;
-    state.of(memory).map(|state| memory.in_total(state))
+    let memory = connection_memory(arm)?;
+    state.state(memory).map(|state| memory.in_total(state))
 }
 
 const fn words(
     heads: (&'static str, &'static str),
     whole: &'static str,
-    of: fn(&Arm) -> Option<String>,
+    text: fn(&Arm) -> Option<String>,
     sort: fn(&Arm) -> Option<f64>,
 ) -> Column {
-    Column::new(heads, whole, ("", ""), Words(of)).flush_right().sorted_by(sort)
+    Column::new(heads, whole, ("", ""), Words(text)).flush_right().sorted_by(sort)
 }
 
 const fn tidy(metric: &'static MetricSpec) -> Column {
     Column::whole(metric.words, (metric.name, metric.unit), Figure::Metric)
 }
 
-const fn bytes(name: &'static str, of: fn(&Arm) -> Option<f64>) -> Column {
-    Column::whole(name, (name, "bytes"), Number(of, 1.0))
+const fn bytes(name: &'static str, value: fn(&Arm) -> Option<f64>) -> Column {
+    Column::whole(name, (name, "bytes"), Number(value, 1.0))
 }
 
 fn metric(arm: &Arm, metric: &MetricSpec) -> Option<f64> {
@@ -148,8 +148,8 @@ const TOTAL: &[Column] = &[
     words(
         (ALL, "payload"),
         "payload in filled buffers",
-        |arm| filled(of(arm)?).map(|state| human_bytes(state.payload_bytes)),
-        |arm| filled(of(arm)?).map(|state| state.payload_bytes),
+        |arm| filled(connection_memory(arm)?).map(|state| human_bytes(state.payload_bytes)),
+        |arm| filled(connection_memory(arm)?).map(|state| state.payload_bytes),
     ),
 ];
 
@@ -157,8 +157,8 @@ const TOTAL: &[Column] = &[
 const RULE: &[Column] = &[words(
     ("rule, one end", "2 × window"),
     "rule of thumb: 2 × window, one end",
-    |arm| of(arm).and_then(rule_bytes).map(human_bytes),
-    |arm| of(arm).and_then(rule_bytes),
+    |arm| connection_memory(arm).and_then(rule_bytes).map(human_bytes),
+    |arm| connection_memory(arm).and_then(rule_bytes),
 )];
 
 fn end_words(
@@ -166,7 +166,7 @@ fn end_words(
     end: fn(&ConnectionMemory) -> &MemorySockets,
     send: bool,
 ) -> Option<String> {
-    let sockets = end(of(arm)?);
+    let sockets = end(connection_memory(arm)?);
     Some(buffer(if send { sockets.send_buffer } else { sockets.receive_buffer }))
 }
 
@@ -185,14 +185,14 @@ const WITNESS: &[Column] = &[
     words(
         ("", "machine's TCP memory"),
         "growth of the machine's TCP memory, filled",
-        |arm| filled(of(arm)?).map(|state| human_bytes(state.machine_tcp_bytes)),
-        |arm| filled(of(arm)?).map(|state| state.machine_tcp_bytes),
+        |arm| filled(connection_memory(arm)?).map(|state| human_bytes(state.machine_tcp_bytes)),
+        |arm| filled(connection_memory(arm)?).map(|state| state.machine_tcp_bytes),
     ),
     words(
         ("", "machine's slabs"),
         "growth of the machine's slabs, idle",
-        |arm| of(arm).map(|memory| human_bytes(memory.idle.machine_slab_bytes)),
-        |arm| of(arm).map(|memory| memory.idle.machine_slab_bytes),
+        |arm| connection_memory(arm).map(|memory| human_bytes(memory.idle.machine_slab_bytes)),
+        |arm| connection_memory(arm).map(|memory| memory.idle.machine_slab_bytes),
     ),
 ];
 
@@ -205,14 +205,20 @@ const TIDY: &[Column] = &[
     Column::whole(
         "open_connections",
         ("open_connections", ""),
-        Count(|arm| of(arm).map(|memory| memory.connections)),
+        Count(|arm| connection_memory(arm).map(|memory| memory.connections)),
     ),
     bytes("idle_bytes", |arm| total(arm, In::Idle)),
     bytes("filled_bytes", |arm| total(arm, In::Filled)),
-    bytes("filled_payload_bytes", |arm| filled(of(arm)?).map(|state| state.payload_bytes)),
-    bytes("filled_machine_tcp_bytes", |arm| filled(of(arm)?).map(|state| state.machine_tcp_bytes)),
-    bytes("idle_machine_slab_bytes", |arm| of(arm).map(|memory| memory.idle.machine_slab_bytes)),
-    bytes("rule_bytes", |arm| of(arm).and_then(rule_bytes)),
+    bytes("filled_payload_bytes", |arm| {
+        filled(connection_memory(arm)?).map(|state| state.payload_bytes)
+    }),
+    bytes("filled_machine_tcp_bytes", |arm| {
+        filled(connection_memory(arm)?).map(|state| state.machine_tcp_bytes)
+    }),
+    bytes("idle_machine_slab_bytes", |arm| {
+        connection_memory(arm).map(|memory| memory.idle.machine_slab_bytes)
+    }),
+    bytes("rule_bytes", |arm| connection_memory(arm).and_then(rule_bytes)),
 ];
 
 const fn figures(forms: &'static [Form], parts: &'static [&'static [Column]]) -> Table {

@@ -8,7 +8,7 @@ use crate::record::{Arm, ConnectionMemory};
 pub(super) use answer::conclude;
 
 /// The memory of an arm's connections.
-pub(super) fn of(arm: &Arm) -> Option<&ConnectionMemory> {
+pub(super) fn connection_memory(arm: &Arm) -> Option<&ConnectionMemory> {
     arm.own.connection_memory.as_ref()
 }
 
@@ -43,8 +43,8 @@ pub(super) mod tests {
         filled: f64,
     ) -> Arm {
         let sockets = |structures| MemorySockets {
-            send_buffer: Buffer::of(asked, asked.map_or(87_040, |bytes| bytes * 2)),
-            receive_buffer: Buffer::of(asked, asked.map_or(131_072, |bytes| bytes * 2)),
+            send_buffer: Buffer::new(asked, asked.map_or(87_040, |bytes| bytes * 2)),
+            receive_buffer: Buffer::new(asked, asked.map_or(131_072, |bytes| bytes * 2)),
             congestion: "cubic".to_owned(),
             structures_bytes: Some(structures),
         };
@@ -73,7 +73,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_rule_of_thumb_is_two_buffers_for_each_connection() {
-        let rule = |arm: &Arm| of(arm).and_then(rule_bytes);
+        let rule = |arm: &Arm| connection_memory(arm).and_then(rule_bytes);
         // The sums of the article of 2008: 100 MB and 1 GB, counted in 1024.
         assert_eq!(rule(&arm("a", 100, Some(512 << 10), 2.1)), Some(100.0 * 1_048_576.0));
         assert_eq!(rule(&arm("a", 1_000, Some(512 << 10), 2.1)), Some(1_000.0 * 1_048_576.0));

@@ -50,7 +50,7 @@ fn prove(finding: &Diagnosis, request: &Request, interrupt: &Interrupt) -> Proof
     let begun = Instant::now();
     let mut proof =
         Proof { finding: finding.id.clone(), subject: finding.subject.clone(), ..Proof::default() };
-    let template = match templates::of(finding) {
+    let template = match templates::find(finding) {
         Ok(Some(template)) => template,
         Ok(None) => {
             "There is no study of this finding.".clone_into(&mut proof.text);

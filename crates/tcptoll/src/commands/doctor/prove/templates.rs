@@ -59,7 +59,7 @@ fn all() -> impl Iterator<Item = anyhow::Result<Template>> {
 }
 
 /// How to re-create a finding; none: nobody has thought of it.
-pub(super) fn of(finding: &Diagnosis) -> anyhow::Result<Option<Template>> {
+pub(super) fn find(finding: &Diagnosis) -> anyhow::Result<Option<Template>> {
     all().find(|one| one.as_ref().map_or(true, |template| template.fits(finding))).transpose()
 }
 
@@ -110,7 +110,7 @@ mod tests {
             templates.iter().flat_map(|one| one.findings.iter().map(String::as_str)).collect();
         assert_eq!(named, ids().collect::<BTreeSet<_>>());
         for id in ids() {
-            let template = of(&finding(id, 100)).unwrap().unwrap();
+            let template = find(&finding(id, 100)).unwrap().unwrap();
             assert_eq!(template.cannot.is_none(), PROVABLE.contains(&id), "{id}");
             assert_eq!(why_not(id).is_none(), PROVABLE.contains(&id), "{id}");
         }
@@ -131,7 +131,7 @@ mod tests {
                         finding.evidence.insert("time_wait".into(), json!(9));
                         finding.evidence.insert("ports_in_use".into(), json!(10));
                     }
-                    let Some(template) = of(&finding).unwrap() else {
+                    let Some(template) = find(&finding).unwrap() else {
                         panic!("{id} with {figure}: nothing fits")
                     };
                     if template.cannot.is_some() {
@@ -141,7 +141,7 @@ mod tests {
                     // The lab is never this machine: a proof says what differs.
                     assert!(!scaled.is_empty(), "{id} with {figure}");
                     assert!(scaled.iter().all(|one| !one.contains('$')), "{scaled:?}");
-                    let mut schedule = Schedule::of(&study).unwrap();
+                    let mut schedule = Schedule::from_study(&study).unwrap();
                     schedule.prepare().unwrap_or_else(|error| panic!("{id} {figure}: {error}"));
                     let whole_s = schedule.round_s() * f64::from(schedule.rule.max);
                     // A run stops after 50 s, and a proof may take 60 s.
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_lasting_overload_is_proven_with_a_server_that_accepts_faster() {
         let arms = |finding: &Diagnosis| -> Vec<String> {
-            let study = of(finding).unwrap().unwrap().fill(finding).unwrap().study;
+            let study = find(finding).unwrap().unwrap().fill(finding).unwrap().study;
             study.arms().unwrap().into_iter().map(|arm| arm.name).collect()
         };
         let mut full = finding("accept-queue-full", 100);
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn the_burst_of_a_proof_is_what_the_guide_says() {
         let full = finding("accept-queue-full", 100);
-        let study = of(&full).unwrap().unwrap().fill(&full).unwrap().study;
+        let study = find(&full).unwrap().unwrap().fill(&full).unwrap().study;
         assert_eq!(study.arms().unwrap()[0].settings["count"], 2 * 100 + 100);
         let guide = include_str!("../../../../../../docs/guide/prove.md");
         assert!(guide.contains("a burst of twice the queue's limit plus 100"), "{guide}");
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_finding_that_nobody_knows_has_no_template() {
         let unknown = Diagnosis { evidence: BTreeMap::new(), ..finding("no-such-fault", 1) };
-        assert!(of(&unknown).unwrap().is_none());
+        assert!(find(&unknown).unwrap().is_none());
         assert_eq!(why_not("no-such-fault"), None);
     }
 }

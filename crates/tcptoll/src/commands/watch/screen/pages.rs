@@ -126,9 +126,9 @@ fn explained(one: &Diagnosis, width: usize) -> Vec<Line> {
     if let Some(text) = explain::section(&one.id, style) {
         lines.push(Vec::new());
         let text = wrap::narrowed(text.trim_end(), width);
-        let mut of = text.lines();
-        lines.extend(of.next().map(|name| vec![(Ink::Strong, name.to_owned())]));
-        plain(&mut lines, &of.collect::<Vec<_>>().join("\n"));
+        let mut rest = text.lines();
+        lines.extend(rest.next().map(|name| vec![(Ink::Strong, name.to_owned())]));
+        plain(&mut lines, &rest.collect::<Vec<_>>().join("\n"));
     }
     lines
 }

@@ -109,10 +109,10 @@ impl Painter {
         }
         let room = (height - 1).saturating_sub(lines.len());
         let footer = if let Some(page) = &view.page {
-            let of = pages::lines(page, width);
-            let first = view.scrolled.min(of.len().saturating_sub(room));
-            let below = of.len() - first > room;
-            lines.extend(of.into_iter().skip(first).take(room));
+            let whole = pages::lines(page, width);
+            let first = view.scrolled.min(whole.len().saturating_sub(room));
+            let below = whole.len() - first > room;
+            lines.extend(whole.into_iter().skip(first).take(room));
             (view.scrolled, view.page_height) = (first, room);
             pages::footer(below)
         } else {
@@ -156,8 +156,8 @@ impl Painter {
             14..18 => 2,
             _ => 3,
         };
-        let of = figures.into_iter().take(count).filter(|figures| !figures.is_empty());
-        let lines = of.map(|figures| vec![(Ink::Plain, line(&figures, width))]);
+        let shown = figures.into_iter().take(count).filter(|figures| !figures.is_empty());
+        let lines = shown.map(|figures| vec![(Ink::Plain, line(&figures, width))]);
         std::iter::once(title).chain(lines).collect()
     }
 }
@@ -227,8 +227,8 @@ fn forgotten(view: &View, state: &State) -> Option<String> {
 
 /// Lines of what is wrong, listeners and destinations; the section with the selected row has more.
 fn shares(wanted: [usize; 3], height: usize, focus: Section) -> [usize; 3] {
-    let part = |of: usize, section: Section| {
-        let parts = if focus == section { 5 } else { of };
+    let part = |tenths: usize, section: Section| {
+        let parts = if focus == section { 5 } else { tenths };
         (height * parts).div_ceil(10)
     };
     let others = if focus == Section::Wrong { 4 } else { 3 };
@@ -269,7 +269,7 @@ fn diagnoses(
     }
     let selected = view.selected(rows, Section::Wrong).filter(|_| focus == Section::Wrong);
     let room = width.saturating_sub(4);
-    let of = |(at, one): (usize, &tcptoll_model::diagnosis::Diagnosis)| {
+    let row = |(at, one): (usize, &tcptoll_model::diagnosis::Diagnosis)| {
         let ink = match one.severity {
             _ if is_over(one) => Ink::Faint,
             Severity::Problem => Ink::Problem,
@@ -303,7 +303,7 @@ fn diagnoses(
         }
         lines
     };
-    rows.wrong.iter().enumerate().map(of).collect()
+    rows.wrong.iter().enumerate().map(row).collect()
 }
 
 /// As many of these as fit in a height, the selected one among them, and how many there are more.
@@ -343,8 +343,9 @@ fn within(all: Vec<Vec<Line>>, selected: Option<usize>, height: usize) -> Vec<Li
 fn queues(history: &History, state: &State, one: &ListenerState, looks: usize) -> String {
     let until = history.iter_back().skip_while(|past| past.at_s > state.at_s);
     let len = |past: &State| {
-        let same = past.listeners.iter().find(|of| of.inode == one.inode && of.port == one.port);
-        same.map_or(0, |of| of.accept_queue_len)
+        let same =
+            past.listeners.iter().find(|other| other.inode == one.inode && other.port == one.port);
+        same.map_or(0, |other| other.accept_queue_len)
     };
     let mut values: Vec<u32> = until.take(looks).map(len).collect();
     values.reverse();
@@ -360,19 +361,19 @@ fn part<T>(
     rows: &Rows<'_>,
     section: Section,
     columns: &[Column<T>],
-    (of, count): (&[&T], u64),
+    (found, count): (&[&T], u64),
     trend: Option<&Trend<'_, T>>,
     [width, height]: [usize; 2],
 ) -> Vec<Line> {
     let room = height.saturating_sub(2);
     let selected = view.selected(rows, section).unwrap_or(0);
-    let first = selected.saturating_sub(room / 2).min(of.len().saturating_sub(room));
-    let shown: Vec<&T> = of.iter().skip(first).take(room).copied().collect();
+    let first = selected.saturating_sub(room / 2).min(found.len().saturating_sub(room));
+    let shown: Vec<&T> = found.iter().skip(first).take(room).copied().collect();
     let places = fit(columns, &content(columns, &shown), width.saturating_sub(LEAD));
-    let which = match (shown.len() == of.len(), of.len() as u64 == count) {
+    let which = match (shown.len() == found.len(), found.len() as u64 == count) {
         (true, true) => String::new(),
-        (true, false) => format!(" {} of {count}", of.len()),
-        (false, _) => format!(" {}-{}/{}", first + 1, first + shown.len(), of.len()),
+        (true, false) => format!(" {} of {count}", found.len()),
+        (false, _) => format!(" {}-{}/{}", first + 1, first + shown.len(), found.len()),
     };
     let mut title = vec![(Ink::Plain, " ".repeat(LEAD))];
     for (at, place) in places.iter().enumerate() {

@@ -180,7 +180,7 @@ fn send(text: &str) -> io::Result<()> {
 fn enter() -> anyhow::Result<()> {
     // Where it is ours already, the shell may have changed what it is now.
     let taken = before().take();
-    let modes = taken.map_or_else(|| Modes::of(io::stdin()), Ok)?;
+    let modes = taken.map_or_else(|| Modes::read(io::stdin()), Ok)?;
     modes.raw().set(io::stdin())?;
     *before() = Some(modes);
     let entered = send(ENTER);
