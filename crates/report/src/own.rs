@@ -4,7 +4,7 @@
 use tcptoll_model::record::{Arm, HistogramSummary, Summary};
 
 use crate::layout::Lines;
-use crate::svg::Both;
+use crate::svg::TwoScreens;
 
 /// The parts of an experiment's own; [`NONE`] has none of them.
 #[derive(Clone, Copy)]
@@ -131,7 +131,7 @@ pub(crate) enum Passage {
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
     /// Both forms.
-    pub(crate) both_svg: Both,
+    pub(crate) both_svg: TwoScreens,
     /// One sentence that says what to see.
     pub(crate) caption: String,
     /// Places of the arms in it, whose colours are named above it.

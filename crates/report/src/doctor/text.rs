@@ -5,7 +5,7 @@ use tcptoll_model::doctor::{Examination, Proof, ProofVerdict};
 
 use super::words;
 use crate::own::Tone;
-use crate::text::{Page, wrap_phrases};
+use crate::text::{TextPage, wrap_phrases};
 use crate::{TextStyle, clean, findings};
 
 /// Where words begin beside a label.
@@ -17,7 +17,7 @@ const SERVERS_MAX: usize = 8;
 
 /// The whole text of a cleaned examination.
 pub(crate) fn render(examination: &Examination, provable: &[&str], style: TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     for line in wrap_phrases(&words::place(examination), page.width()) {
         page.line(&page.paint(Tone::Dim, &line));
     }
@@ -41,7 +41,7 @@ pub(crate) fn render(examination: &Examination, provable: &[&str], style: TextSt
     page.into_text()
 }
 
-fn servers(page: &mut Page, examination: &Examination) {
+fn servers(page: &mut TextPage, examination: &Examination) {
     let servers = &examination.examined.servers;
     if servers.is_empty() {
         let text = format!("no {} runs here", words::PROGRAMS.replace(" and ", " or "));
@@ -58,7 +58,7 @@ fn servers(page: &mut Page, examination: &Examination) {
 }
 
 /// What was not looked at, and what to type to have it examined.
-fn missing(page: &mut Page, examination: &Examination, by_design: bool) {
+fn missing(page: &mut TextPage, examination: &Examination, by_design: bool) {
     let parts = words::missing(examination, by_design);
     let label = |at: usize| if at == 0 { "  unexamined" } else { "" };
     let tone = if by_design { Tone::Plain } else { Tone::Doubt };
@@ -74,7 +74,7 @@ fn missing(page: &mut Page, examination: &Examination, by_design: bool) {
 }
 
 /// `prove`: the command that re-creates it, where the lab can.
-fn finding(page: &mut Page, one: &Diagnosis, prove: Option<Vec<String>>) {
+fn finding(page: &mut TextPage, one: &Diagnosis, prove: Option<Vec<String>>) {
     let tone = if one.severity == Severity::Problem { Tone::Bad } else { Tone::Doubt };
     let word = format!("{:<INDENT$}", words::severity(one.severity));
     let rest = clean::shorten(&format!("{} · {}", one.id, one.subject), page.width() - INDENT);
@@ -102,7 +102,7 @@ fn finding(page: &mut Page, one: &Diagnosis, prove: Option<Vec<String>>) {
     }
 }
 
-fn evidence(page: &mut Page, one: &Diagnosis) {
+fn evidence(page: &mut TextPage, one: &Diagnosis) {
     let rows = words::evidence(one);
     let widest = rows.iter().map(|(name, _)| clean::columns(name)).max().unwrap_or(0);
     let column = widest.min(NAMES_MAX);
@@ -117,7 +117,7 @@ fn evidence(page: &mut Page, one: &Diagnosis) {
 
 /// What the lab showed of a finding.
 pub(crate) fn proof(proof: &Proof, style: TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     let tone = match proof.verdict {
         ProofVerdict::Shown => Tone::Strong,
         ProofVerdict::NotShown | ProofVerdict::NotRun => Tone::Doubt,

@@ -13,7 +13,7 @@ const MEMBERS_MAX: usize = 8;
 
 /// The page.
 #[derive(Serialize)]
-pub(super) struct View {
+pub(super) struct DoctorPage {
     pub(super) title: String,
     kicker: String,
     answer: String,
@@ -105,14 +105,14 @@ struct Group {
 }
 
 /// Puts the page of a cleaned examination together.
-pub(super) fn build(examination: &Examination, provable: &[&str]) -> View {
+pub(super) fn build(examination: &Examination, provable: &[&str]) -> DoctorPage {
     let examined = &examination.examined;
     let missing = |by_design| {
         let parts = words::missing(examination, by_design).into_iter();
         parts.map(|one| Missing { what: one.what, why: one.why, remedy: one.remedy }).collect()
     };
     let listeners: Vec<Listener> = examined.queues.iter().map(listener).collect();
-    View {
+    DoctorPage {
         title: format!("tcptoll doctor · {}", examination.host),
         kicker: format!("tcptoll doctor · {}", examination.host),
         answer: words::answer(examination),

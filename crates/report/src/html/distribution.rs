@@ -10,7 +10,7 @@ use super::plot::{self, Frame, Plot, Scale};
 use crate::figures::{self, Primary};
 use crate::number;
 use crate::own::{Answer, Own};
-use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
+use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
 
 /// Points of a curve at most; with nine arms twice this is still a small file.
 const POINTS: usize = 160;
@@ -96,7 +96,7 @@ pub(super) fn is_drawn(arm: &Arm, primary: &Primary) -> bool {
 }
 
 /// The picture, or `None` if no arm has the distribution.
-pub(super) fn picture(summary: &Summary, primary: &Primary, own: &Own) -> Option<Both> {
+pub(super) fn picture(summary: &Summary, primary: &Primary, own: &Own) -> Option<TwoScreens> {
     let answer = special(own, primary);
     let curves = curves(summary, primary, own);
     if curves.is_empty() {

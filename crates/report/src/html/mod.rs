@@ -38,7 +38,7 @@ pub(crate) struct Run<'a> {
 
 #[derive(Serialize)]
 struct Views {
-    runs: Vec<view::View>,
+    runs: Vec<view::ReportPage>,
 }
 
 /// The page of one run, or of several with a table of contents.

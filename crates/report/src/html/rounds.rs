@@ -6,7 +6,7 @@ use tcptoll_model::record::{Arm, Round, Summary};
 
 use super::plot::{self, Frame, Plot, Scale};
 use crate::number::{self, Estimate};
-use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
+use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
 use crate::{clean, figures, rounds};
 
 /// More arms than this stand in pictures of their own.
@@ -24,13 +24,13 @@ struct Track<'a> {
 }
 
 /// The picture; `None` if no arm has two rounds.
-pub(super) fn picture(summary: &Summary) -> Option<Both> {
+pub(super) fn picture(summary: &Summary) -> Option<TwoScreens> {
     let metric = rounds::metric(summary)?;
     let tracks = tracks(summary, metric);
     tracks.iter().any(|track| track.arm.rounds.len() > 1).then_some(())?;
     let unit = rounds::unit(summary, metric);
     let label = format!("{} of each round in run order", names::words_of_metric(metric));
-    let view = View { tracks, metric, unit };
+    let view = RoundsPicture { tracks, metric, unit };
     Some(for_both(
         &label,
         |screen| {
@@ -49,13 +49,13 @@ fn tracks<'a>(summary: &'a Summary, metric: &str) -> Vec<Track<'a>> {
     summary.arms.iter().enumerate().filter_map(track).collect()
 }
 
-struct View<'a> {
+struct RoundsPicture<'a> {
     tracks: Vec<Track<'a>>,
     metric: &'a str,
     unit: &'a str,
 }
 
-impl View<'_> {
+impl RoundsPicture<'_> {
     fn together(&self) -> bool {
         let means = || self.tracks.iter().filter_map(|track| track.mean);
         let (least, most) = (means().fold(f64::INFINITY, f64::min), means().fold(0.0, f64::max));
@@ -231,5 +231,5 @@ impl View<'_> {
 pub(super) fn caption(summary: &Summary) -> String {
     let Some(metric) = rounds::metric(summary) else { return String::new() };
     let unit = rounds::unit(summary, metric);
-    View { tracks: tracks(summary, metric), metric, unit }.caption()
+    RoundsPicture { tracks: tracks(summary, metric), metric, unit }.caption()
 }

@@ -4,7 +4,7 @@
 use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Comparison, Summary, Verdict};
 
-use super::Page;
+use super::TextPage;
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::own::Tone;
 use crate::{clean, effect, figures, points};
@@ -16,7 +16,7 @@ const LISTED: usize = 12;
 pub(super) const STRIP: usize = 17;
 
 /// All comparisons, grouped by metric and levels.
-pub(super) fn write(page: &mut Page, summary: &Summary) {
+pub(super) fn write(page: &mut TextPage, summary: &Summary) {
     let all = &summary.comparisons;
     if points::are_units(summary) {
         for c in all {
@@ -48,7 +48,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
 }
 
 /// A comparison over vantage points, and each point.
-fn by_point(page: &mut Page, c: &Comparison) {
+fn by_point(page: &mut TextPage, c: &Comparison) {
     page.blank();
     let metric = names::words_of_metric(&c.metric);
     let levels = effect::levels(&c.per);
@@ -62,7 +62,7 @@ fn by_point(page: &mut Page, c: &Comparison) {
 }
 
 /// One below the other, in whole words.
-fn list(page: &mut Page, rows: &[&Comparison]) {
+fn list(page: &mut TextPage, rows: &[&Comparison]) {
     for c in rows {
         let (mut a, mut b) = (clean::shorten(&c.a, 30), clean::shorten(&c.b, 30));
         // Two names of one look say nothing; whole ones are wrapped.
@@ -75,7 +75,7 @@ fn list(page: &mut Page, rows: &[&Comparison]) {
 }
 
 /// One line each: arms or level, ratio, interval, a drawing and the difference where there is room.
-fn table(page: &mut Page, rows: &[&Comparison], per: bool) {
+fn table(page: &mut TextPage, rows: &[&Comparison], per: bool) {
     let cells =
         |text: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| text(c)).collect::<Vec<_>>();
     let names = |width: usize| -> Vec<Column> {

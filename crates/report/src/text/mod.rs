@@ -25,12 +25,12 @@ use crate::{TextStyle, clean, figures, findings, number, points, published};
 const PROSE_MAX: usize = 110;
 
 /// The text so far.
-pub(crate) struct Page {
+pub(crate) struct TextPage {
     out: String,
     style: TextStyle,
 }
 
-impl Page {
+impl TextPage {
     /// An empty one.
     pub(crate) fn new(style: TextStyle) -> Self {
         Self { out: String::new(), style }
@@ -130,7 +130,7 @@ pub(crate) fn render(
     record: Option<&Path>,
     style: TextStyle,
 ) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     place(&mut page, summary, record);
     // A forecast comes before what happened.
     for line in figures::addresses(summary).into_iter().chain((own.forecasts)(&summary.arms)) {
@@ -172,7 +172,7 @@ pub(crate) fn render(
 }
 
 /// Kind of place and link to the left, the record to the right if there is room.
-fn place(page: &mut Page, summary: &Summary, record: Option<&Path>) {
+fn place(page: &mut TextPage, summary: &Summary, record: Option<&Path>) {
     let record = record.map(|path| {
         let path = clean::line(&path.display().to_string());
         format!("record {}", clean::shorten(&path, page.width() - 7))
@@ -214,7 +214,7 @@ pub(crate) fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
 }
 
 /// Errors by class and what kernel and wire counted, where it is not as it should be.
-fn trouble(page: &mut Page, summary: &Summary, own: &Own) {
+fn trouble(page: &mut TextPage, summary: &Summary, own: &Own) {
     for arm in &summary.arms {
         let errors = findings::errors(arm);
         let counted = findings::trouble(arm, own);
@@ -241,7 +241,7 @@ fn trouble(page: &mut Page, summary: &Summary, own: &Own) {
     }
 }
 
-fn beside_published(page: &mut Page, summary: &Summary) {
+fn beside_published(page: &mut TextPage, summary: &Summary) {
     use layout::{Align, Column};
     let rows = published::beside_ours(summary);
     if rows.is_empty() {
@@ -271,7 +271,7 @@ fn beside_published(page: &mut Page, summary: &Summary) {
 }
 
 /// Causes with their evidence, advice with its price, warnings.
-fn explain(page: &mut Page, summary: &Summary) {
+fn explain(page: &mut TextPage, summary: &Summary) {
     if !(summary.causes.is_empty() && summary.advice.is_empty() && summary.warnings.is_empty()) {
         page.blank();
     }
@@ -306,7 +306,7 @@ fn explain(page: &mut Page, summary: &Summary) {
     }
 }
 
-fn next(page: &mut Page, summary: &Summary) {
+fn next(page: &mut TextPage, summary: &Summary) {
     if summary.next.is_empty() {
         return;
     }

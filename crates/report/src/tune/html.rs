@@ -6,7 +6,7 @@ use tcptoll_model::tune::found::Found;
 use super::{picture, words};
 use crate::html::Frame;
 use crate::number;
-use crate::svg::Both;
+use crate::svg::TwoScreens;
 
 const FRAME: Frame = Frame {
     content: include_str!("page.html"),
@@ -23,10 +23,10 @@ pub(crate) fn render(found: &Found, original: &Found) -> String {
 
 /// Words and tables of the page.
 #[derive(Serialize)]
-struct View {
+struct TunePage {
     title: String,
     answer: String,
-    picture: Option<Both>,
+    picture: Option<TwoScreens>,
     sought: &'static str,
     place: Vec<String>,
     load: Vec<String>,
@@ -59,7 +59,7 @@ struct TableRow {
     chosen: bool,
 }
 
-fn view(found: &Found) -> View {
+fn view(found: &Found) -> TunePage {
     let snippet = found.snippet.as_ref();
     let row = |row: words::Row| TableRow {
         chosen: row.chosen,
@@ -86,7 +86,7 @@ fn view(found: &Found) -> View {
             stage.record.clone().unwrap_or_else(|| number::ABSENT.to_owned()),
         ]
     };
-    View {
+    TunePage {
         title: format!("tcptoll tune · {}", found.server.name()),
         answer: found.answer(),
         picture: picture::held(found),

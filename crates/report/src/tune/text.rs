@@ -7,7 +7,7 @@ use super::words;
 use crate::TextStyle;
 use crate::layout::{Align, Column, lay_out};
 use crate::own::Tone;
-use crate::text::{Page, wrap_phrases};
+use crate::text::{TextPage, wrap_phrases};
 
 /// Where words begin next to a label.
 const INDENT: usize = 14;
@@ -23,7 +23,7 @@ const BAR_MIN: usize = 6;
 
 /// The whole text of a cleaned search.
 pub(crate) fn render(found: &Found, style: TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     for line in wrap_phrases(&words::place(found), page.width()) {
         page.line(&page.paint(Tone::Dim, &line));
     }
@@ -71,7 +71,7 @@ pub(crate) fn render(found: &Found, style: TextStyle) -> String {
     page.into_text()
 }
 
-fn table(page: &mut Page, found: &Found) {
+fn table(page: &mut TextPage, found: &Found) {
     let rows = words::rows(found);
     let column = |head: &str, align, text: fn(&words::Row) -> String| {
         Column::new(head, align, rows.iter().map(text).collect())
@@ -97,7 +97,7 @@ fn table(page: &mut Page, found: &Found) {
 }
 
 /// p95 by what is held: a bar for each cell, by the workers that it held.
-fn curve(page: &mut Page, found: &Found) {
+fn curve(page: &mut TextPage, found: &Found) {
     let mut cells: Vec<_> =
         found.cells.iter().filter_map(|cell| Some((cell, cell.page_us_p95?))).collect();
     cells.sort_by(|a, b| a.0.workers_held_mean.total_cmp(&b.0.workers_held_mean));
@@ -134,7 +134,7 @@ fn curve(page: &mut Page, found: &Found) {
     }
 }
 
-fn compared(page: &mut Page, found: &Found) {
+fn compared(page: &mut TextPage, found: &Found) {
     let compared = words::compared(found);
     if compared.is_empty() {
         return;
@@ -150,14 +150,14 @@ fn compared(page: &mut Page, found: &Found) {
     }
 }
 
-fn notes(page: &mut Page, found: &Found) {
+fn notes(page: &mut TextPage, found: &Found) {
     let notes = words::notes(found);
     for (at, note) in notes.iter().enumerate() {
         page.labelled(if at == 0 { "  causes" } else { "" }, INDENT, note, Tone::Plain);
     }
 }
 
-fn doubts(page: &mut Page, found: &Found) {
+fn doubts(page: &mut TextPage, found: &Found) {
     if !found.doubts.is_empty() {
         page.blank();
     }
@@ -167,7 +167,7 @@ fn doubts(page: &mut Page, found: &Found) {
 }
 
 /// The lines of the configuration, in one piece, so that they can be copied.
-fn snippet(page: &mut Page, found: &Found) {
+fn snippet(page: &mut TextPage, found: &Found) {
     let Some(snippet) = &found.snippet else { return };
     page.blank();
     page.coloured(&format!("configuration for {}", snippet.distribution.words()), Tone::Dim);

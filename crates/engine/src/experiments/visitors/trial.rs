@@ -17,7 +17,7 @@ use super::settings::{Ends, Lab, Theirs, VisitorSettings, ns};
 use crate::experiments::bench::content::{self, Served};
 use crate::experiments::bench::hosts::{PortsNeeded, workers_seen};
 use crate::experiments::bench::notes::Notes;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
 
 /// Port of the lab's server.
@@ -56,7 +56,7 @@ pub(super) enum Limit {
 }
 
 /// What visitors did.
-pub(super) struct Came {
+pub(super) struct VisitorsOutcome {
     pub(super) report: VisitsReport,
     pub(super) pages: Vec<PageSeen>,
     pub(super) connections: Vec<ConnectionSeen>,
@@ -159,7 +159,7 @@ impl Theirs {
 }
 
 impl Trial for VisitorTrial<'_> {
-    type Report = Came;
+    type Report = VisitorsOutcome;
 
     fn notes(&mut self) -> &mut Notes {
         &mut self.notes
@@ -206,7 +206,11 @@ impl Trial for VisitorTrial<'_> {
         Ok(Watch::default())
     }
 
-    fn load(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<Came, TrialError> {
+    fn load(
+        &mut self,
+        hosts: &mut Hosts,
+        context: &mut Context<'_>,
+    ) -> Result<VisitorsOutcome, TrialError> {
         if let Some(graph) = &self.graph {
             content::upload(&mut hosts.client, graph)?;
         }
@@ -221,7 +225,8 @@ impl Trial for VisitorTrial<'_> {
         let progress = &mut context.progress;
         let tell = &mut |done: Done| progress(done, total.max(done.done));
         let answered = hosts.client.wait(begun, context.interrupt, tell)?;
-        let mut came = Came { report: answered.answer, pages: Vec::new(), connections: Vec::new() };
+        let mut came =
+            VisitorsOutcome { report: answered.answer, pages: Vec::new(), connections: Vec::new() };
         for row in answered.rows {
             match row {
                 Rows::Visit(VisitPart::Pages(pages)) => came.pages.extend(pages),
@@ -238,8 +243,8 @@ impl Trial for VisitorTrial<'_> {
         Ok(())
     }
 
-    fn take(&mut self, came: &Came, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, came: &VisitorsOutcome, seen: &LoadObservation<'_>) -> JudgementBasis {
         self.take_visits(came, seen);
-        Taken { operations: came.pages.len() as u64, stamped: false }
+        JudgementBasis { operations: came.pages.len() as u64, stamped: false }
     }
 }

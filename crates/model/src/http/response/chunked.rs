@@ -1,7 +1,7 @@
 //! The chunked coding (RFC 9112, section 7.1): lines that say how long the next piece is.
 
 use super::extension::Extension;
-use super::{At, Fault, Limits, Reader};
+use super::{At, Fault, Limits, ResponseReader};
 
 /// Most digits of a size: they fill 64 bits.
 const DIGITS_MAX: u8 = 16;
@@ -28,7 +28,7 @@ impl Chunk {
     pub(super) const FIRST: Self = Self::Size(0);
 }
 
-impl Reader {
+impl ResponseReader {
     /// Takes content, or bytes around it until there is content; returns the rest.
     #[inline]
     pub(super) fn take_chunk<'a>(
