@@ -3,9 +3,9 @@
 //! `text` and `html` lay out the words that are put together here.
 
 mod html;
+mod sentences;
 mod text;
 mod view;
-mod words;
 
 pub(crate) use html::render as html;
 pub(crate) use text::{proof as proof_text, render as text};

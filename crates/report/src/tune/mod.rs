@@ -4,10 +4,10 @@
 
 mod html;
 mod picture;
+mod sentences;
 #[cfg(test)]
 mod tests;
 mod text;
-mod words;
 
 pub(crate) use html::render as html;
 pub(crate) use text::render as text;

@@ -10,8 +10,8 @@ use tcptoll_model::record::{Step, Timeline};
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
 
+use super::no_answer::nothing_reached;
 use super::settings::ConnectSettings;
-use super::unreached::nothing_reached;
 use crate::experiments::bench::hosts::{PortsNeeded, ladder_of, launch};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::opening::{

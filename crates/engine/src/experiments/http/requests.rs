@@ -10,7 +10,7 @@ use tcptoll_model::http::access_log;
 use tcptoll_model::study::nearest;
 use tcptoll_model::warning::Warning;
 
-use super::ends::Ends;
+use super::endpoints::Ends;
 use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{SettingsReader, wrong};
 

@@ -15,16 +15,16 @@ use tcptoll_model::units::human_count;
 use tcptoll_model::warning::Warning;
 
 use super::closing::{AfterLoad, Server, count_closed, take_closing};
-use super::ends::{Ends, LabServer, LabSettings};
+use super::endpoints::{Ends, LabServer, LabSettings};
 use super::forecast::Pace;
 use super::settings::{HttpSettings, Tls};
 use crate::experiments::bench::hosts::{PortsNeeded, launch, read_sysctls};
+use crate::experiments::bench::no_answer::{NO_ANSWER, Unreached};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::path::Opened;
 use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::bench::roots::RootsFile;
 use crate::experiments::bench::settings::{WarmUp, wrong};
-use crate::experiments::bench::unreached::{NO_ANSWER, Unreached};
 use crate::experiments::{Context, Outcome, TrialError};
 
 /// Ports of the lab's server: above those that only a privileged program may listen on.

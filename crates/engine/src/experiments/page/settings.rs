@@ -12,7 +12,7 @@ use tcptoll_model::warning::Warning;
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::content::{Content, Manner};
-use crate::experiments::bench::kept::ReuseLimits;
+use crate::experiments::bench::reuse_limits::ReuseLimits;
 use crate::experiments::bench::settings::{LabSpec, SettingsReader, time_above_zero, wrong};
 use crate::experiments::bench::target::Target;
 

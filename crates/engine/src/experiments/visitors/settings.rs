@@ -13,7 +13,7 @@ use tcptoll_model::units::parse_size;
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::content::{Content, Manner};
-use crate::experiments::bench::kept::ReuseLimits;
+use crate::experiments::bench::reuse_limits::ReuseLimits;
 use crate::experiments::bench::settings::{
     LabSpec, SettingsReader, number, time_above_zero, wrong,
 };

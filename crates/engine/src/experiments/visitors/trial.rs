@@ -12,7 +12,7 @@ use tcptoll_model::page::resource::Protocol;
 use tcptoll_model::page::waterfall::Waterfall;
 use tcptoll_model::study::PlannedArm;
 
-use super::before;
+use super::before_command;
 use super::settings::{Ends, Lab, Theirs, VisitorSettings, ns};
 use crate::experiments::bench::content::{self, Served};
 use crate::experiments::bench::hosts::{PortsNeeded, workers_seen};
@@ -145,7 +145,7 @@ impl Theirs {
     /// Runs the command that comes before each trial; gives the page and how TLS is spoken.
     fn begin(&self, context: &Context<'_>) -> Result<(Served, TlsLoad), TrialError> {
         if let Some(command) = &self.before {
-            before::run(command, context.interrupt)?;
+            before_command::run(command, context.interrupt)?;
         }
         let served = Served::by(&self.url, &self.target)?;
         let tls = TlsLoad {

@@ -14,7 +14,7 @@ use tcptoll_model::share::Share;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::parse_size;
 
-use super::ends::{Ends, LabServer, LabSettings, ends};
+use super::endpoints::{Ends, LabServer, LabSettings, ends};
 use super::requests::RequestSettings;
 use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{

@@ -9,7 +9,7 @@ use tcptoll_model::units::parse_size;
 use tcptoll_model::warning::Warning;
 
 use crate::experiments::TrialError;
-use crate::experiments::bench::kept::ReuseLimits;
+use crate::experiments::bench::reuse_limits::ReuseLimits;
 use crate::experiments::bench::settings::{LabSpec, SettingsReader, wrong};
 use crate::experiments::bench::target::Target;
 
