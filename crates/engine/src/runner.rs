@@ -34,7 +34,7 @@ use tcptoll_model::stop::Target;
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::{compare, consolidate, order, shell};
 
-use self::conclusion::Ended;
+use self::conclusion::RunState;
 pub use self::errors::RunError;
 pub use self::options::{Progress, Run, RunOptions, StartAt};
 pub use self::points::{MergeOptions, NothingToMerge, merge, summarise_points};
@@ -185,7 +185,8 @@ pub fn summarise(record: &Record) -> Option<Summary> {
     let trials: Vec<Trial> = record.trials().cloned().collect();
     let resumed: Vec<Resumed> = record.resumed().cloned().collect();
     let stopped = if record.running { "the run is still running" } else { "the run was killed" };
-    let ended = Ended { trials: &trials, resumed: &resumed, stopped, partial: true, steal: None };
+    let ended =
+        RunState { trials: &trials, resumed: &resumed, stopped, partial: true, steal: None };
     Some(conclusion::summary(header, &schedule, &ended))
 }
 
@@ -251,7 +252,7 @@ impl<'a> Runner<'a> {
             }
         };
         let steal = passport::steal_share(&stat_before, &stat());
-        let ended = Ended {
+        let ended = RunState {
             trials: &self.trials,
             resumed: &self.resumed,
             stopped: &stopped,

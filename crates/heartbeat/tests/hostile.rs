@@ -5,7 +5,7 @@ mod hostile;
 
 #[test]
 fn whatever_arrives_is_decoded_by_the_book_within_bounded_memory() {
-    let mut all = hostile::Tried::default();
+    let mut all = hostile::Attempts::default();
     for seed in 0..3_000 {
         all.add(hostile::run(seed));
     }

@@ -91,7 +91,7 @@ impl AsFd for PacketSocket {
 
 /// A packet that a [`Tap`] saw.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct TappedPacket<'a> {
     /// Nanoseconds since 1970 on `CLOCK_REALTIME`, as the kernel stamped it: in reception by the
     /// device or, of an outgoing packet, when it was handed to the device (behind its qdisc).
     pub at_realtime_ns: u64,
@@ -179,7 +179,7 @@ impl Tap {
     /// be missing: see [`flush_wait`](Self::flush_wait).
     ///
     /// Errors: `InvalidData` if a block is not as `TPACKET_V3` has it.
-    pub fn for_each(&mut self, mut f: impl FnMut(Seen<'_>)) -> Result<u64, SysError> {
+    pub fn for_each(&mut self, mut f: impl FnMut(TappedPacket<'_>)) -> Result<u64, SysError> {
         let mut count = 0;
         for _ in 0..self.ring.blocks {
             let Some(block) = self.ring.ready(self.current) else { break };
@@ -202,7 +202,7 @@ impl Tap {
     pub fn flush_wait(
         &mut self,
         timeout: Duration,
-        mut f: impl FnMut(Seen<'_>),
+        mut f: impl FnMut(TappedPacket<'_>),
     ) -> Result<u64, SysError> {
         self.take_statistics()?;
         let goal = self.packets - self.drops;
@@ -245,7 +245,12 @@ impl AsFd for Tap {
 }
 
 /// Walks one block; `None` if an offset points out of it.
-fn walk(block: &[u8], snaplen: u32, vnet: bool, f: &mut impl FnMut(Seen<'_>)) -> Option<u64> {
+fn walk(
+    block: &[u8],
+    snaplen: u32,
+    vnet: bool,
+    f: &mut impl FnMut(TappedPacket<'_>),
+) -> Option<u64> {
     // struct tpacket_block_desc: version, offset_to_priv, block_status, num_pkts, first offset.
     let count = u32_at(block, 12)?;
     let mut at = u32_at(block, 16)? as usize;
@@ -257,7 +262,7 @@ fn walk(block: &[u8], snaplen: u32, vnet: bool, f: &mut impl FnMut(Seen<'_>)) ->
         let kept = (u32_at(frame, 12)? as usize).saturating_sub(link_header);
         let whole = u32_at(frame, 16)?;
         let gso_at = mac.checked_sub(PacketSocket::VNET_HEADER)? + 4;
-        f(Seen {
+        f(TappedPacket {
             at_realtime_ns: u64::from(u32_at(frame, 4)?) * 1_000_000_000
                 + u64::from(u32_at(frame, 8)?),
             outgoing: *frame.get(PACKET_TYPE)? == libc::PACKET_OUTGOING,

@@ -221,7 +221,7 @@ fn orders(role: Role) -> Orders<Host> {
         })
         .on(|host, order: LoadVisits, channel| {
             let uploaded = std::mem::take(&mut host.uploaded);
-            let visits::Seen { pages, connections, report } =
+            let visits::VisitCounts { pages, connections, report } =
                 visits::run(&order, &uploaded, channel)?;
             for part in VisitPart::parts(&pages, &connections) {
                 channel.send(&Reply::<()>::Rows(Rows::Visit(part)))?;

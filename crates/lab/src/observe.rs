@@ -19,7 +19,7 @@ use tcptoll_model::counters::{self, CpuTimes, Standstill};
 use tcptoll_model::record::{Listener, ListenerQueue};
 
 pub use self::pulse::Pulse;
-use self::queues::{QueueRecorder, Seen};
+use self::queues::{ListenerSample, QueueRecorder};
 use crate::clock::monotonic_ns;
 use crate::messages::{Snapshot, WatchQueues};
 
@@ -125,7 +125,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn take(&mut self, seen: &[Seen]) {
+    fn take(&mut self, seen: &[ListenerSample]) {
         if let Some(recorder) = &mut self.recorder {
             recorder.look(monotonic_ns(), seen);
         }
@@ -273,7 +273,11 @@ fn serves(listener: &ListenSocket, at: SocketAddr) -> bool {
     listener.address.port() == at.port() && same
 }
 
-fn look(diag: &mut SockDiag, half_open: bool, whose: &Whose) -> Result<Vec<Seen>, SysError> {
+fn look(
+    diag: &mut SockDiag,
+    half_open: bool,
+    whose: &Whose,
+) -> Result<Vec<ListenerSample>, SysError> {
     /// `TCP_SYN_RECV` of the kernel.
     const SYN_RECEIVED: u8 = 3;
     let sockets = diag.listeners()?;
@@ -285,13 +289,13 @@ fn look(diag: &mut SockDiag, half_open: bool, whose: &Whose) -> Result<Vec<Seen>
             let half_open =
                 half_open.then(|| diag.count_in_state(SYN_RECEIVED, Some(port))).transpose()?;
             let half_open = half_open.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
-            Ok(Seen { socket, half_open })
+            Ok(ListenerSample { socket, half_open })
         })
         .collect()
 }
 
-fn merge(peaks: &mut BTreeMap<(String, u16), Listener>, seen: &[Seen]) {
-    for Seen { socket, half_open } in seen {
+fn merge(peaks: &mut BTreeMap<(String, u16), Listener>, seen: &[ListenerSample]) {
+    for ListenerSample { socket, half_open } in seen {
         let now = Listener {
             address: socket.address.ip().to_string(),
             port: socket.address.port(),

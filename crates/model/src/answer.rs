@@ -25,7 +25,7 @@ const NOT_COMPARED: &str = "not compared";
 
 /// What a placeholder asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Asked<'a> {
+enum Placeholder<'a> {
     Value(&'a str),
     Ratio(&'a str, &'a str),
     Verdict(&'a str, &'a str),
@@ -53,7 +53,7 @@ pub fn check(study: &Study, metrics: &[&str]) -> Result<(), StudyError> {
             return Err(refuse(problem));
         }
         let metric = metric.or(study.metric.as_deref()).unwrap_or_default();
-        let (Asked::Ratio(a, b) | Asked::Verdict(a, b)) = asked else { continue };
+        let (Placeholder::Ratio(a, b) | Placeholder::Verdict(a, b)) = asked else { continue };
         let compared = |a: &str, b: &str| {
             pairs.iter().any(|pair| {
                 let right = metric.is_empty() || pair.metric.is_empty() || pair.metric == metric;
@@ -97,8 +97,8 @@ pub fn fill(sentence: &str, summary: &Summary, metric: &str) -> String {
 }
 
 /// Why a placeholder has no figure.
-fn absent(asked: Asked<'_>, metric: &str, summary: &Summary) -> &'static str {
-    let (Asked::Ratio(a, b) | Asked::Verdict(a, b)) = asked else { return ABSENT };
+fn absent(asked: Placeholder<'_>, metric: &str, summary: &Summary) -> &'static str {
+    let (Placeholder::Ratio(a, b) | Placeholder::Verdict(a, b)) = asked else { return ABSENT };
     let measured = |name: &str| {
         let arm = summary.arms.iter().find(|arm| arm.name == name)?;
         consolidate::value(arm, metric)
@@ -107,20 +107,20 @@ fn absent(asked: Asked<'_>, metric: &str, summary: &Summary) -> &'static str {
 }
 
 /// What one placeholder becomes; `None` if it was not measured, or not compared.
-fn one(asked: Asked<'_>, metric: &str, summary: &Summary) -> Option<String> {
+fn one(asked: Placeholder<'_>, metric: &str, summary: &Summary) -> Option<String> {
     let comparison = |a: &str, b: &str| {
         summary.comparisons.iter().find(|c| c.metric == metric && c.a == a && c.b == b)
     };
     match asked {
-        Asked::Value(name) => {
+        Placeholder::Value(name) => {
             let arm = summary.arms.iter().find(|arm| arm.name == name)?;
             let unit = consolidate::unit(arm, metric)?;
             let value = consolidate::value(arm, metric)?;
             let sign = consolidate::sign(arm, metric, value);
             Some(format!("{sign}{}", with_unit(value, &unit)))
         }
-        Asked::Ratio(a, b) => ratio(comparison(a, b)?),
-        Asked::Verdict(a, b) => comparison(a, b).map(verdict),
+        Placeholder::Ratio(a, b) => ratio(comparison(a, b)?),
+        Placeholder::Verdict(a, b) => comparison(a, b).map(verdict),
     }
 }
 
@@ -205,7 +205,7 @@ fn pieces(sentence: &str) -> impl Iterator<Item = Piece<'_>> {
 }
 
 /// What a placeholder asks for, and the metric it names; `None` if no arms fit.
-fn read<'a>(text: &'a str, names: &[&'a str]) -> Option<(Asked<'a>, Option<&'a str>)> {
+fn read<'a>(text: &'a str, names: &[&'a str]) -> Option<(Placeholder<'a>, Option<&'a str>)> {
     // A name may end in what looks like a metric, so the whole is tried first.
     if let Some(asked) = of_arms(text, names) {
         return Some((asked, None));
@@ -222,14 +222,18 @@ fn metric_apart(text: &str) -> Option<(&str, &str)> {
     (!metric.is_empty() && metric.chars().all(plain)).then_some((arms.trim(), metric))
 }
 
-fn of_arms<'a>(text: &'a str, names: &[&'a str]) -> Option<Asked<'a>> {
+fn of_arms<'a>(text: &'a str, names: &[&'a str]) -> Option<Placeholder<'a>> {
     if names.contains(&text) {
-        return Some(Asked::Value(text));
+        return Some(Placeholder::Value(text));
     }
     text.match_indices(['/', '?']).find_map(|(at, sign)| {
         let (a, b) = (text[..at].trim(), text[at + 1..].trim());
         let known = names.contains(&a) && names.contains(&b);
-        known.then_some(if sign == "/" { Asked::Ratio(a, b) } else { Asked::Verdict(a, b) })
+        known.then_some(if sign == "/" {
+            Placeholder::Ratio(a, b)
+        } else {
+            Placeholder::Verdict(a, b)
+        })
     })
 }
 

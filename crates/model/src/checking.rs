@@ -21,7 +21,7 @@ pub use chance::expected_false_alarms;
 pub use choice::{Path, Point, cheapest, curve, soonest_s};
 pub use cost::WHEEL_SHARE;
 pub use retransmission::{ASSUMED_RTT_S, RTO_MIN_S, give_up_s, given_up_by_s, rto_s, sends};
-pub use setting::{Place, Setting};
+pub use setting::{Setting, SettingPlace};
 
 /// Mechanism that detects the dead peer of an idle connection.
 #[derive(

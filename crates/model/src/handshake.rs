@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::packet::Packet;
-use crate::record::{Step, Timeline, View};
+use crate::record::{HandshakeView, Step, Timeline};
 use crate::wire::Direction;
 
 /// How far a stamp may be on the wrong side of its neighbour.
@@ -399,7 +399,7 @@ fn steps(matched: &[Stamps]) -> Vec<Step> {
 }
 
 /// The views that need the wire.
-fn wire_views(matched: &[Stamps]) -> Vec<View> {
+fn wire_views(matched: &[Stamps]) -> Vec<HandshakeView> {
     let spans = |length: fn(&Stamps) -> Option<u64>| matched.iter().filter_map(length).collect();
     let on_wire = spans(|s| Some(s.syn_ack_in - s.syn_out));
     let kernel = spans(|s| Some(s.ack_in - s.syn_in));
@@ -414,9 +414,14 @@ fn wire_views(matched: &[Stamps]) -> Vec<View> {
     .collect()
 }
 
-fn view(name: &str, span: &str, spans: Vec<u64>, expected_rtts: f64) -> Option<View> {
+fn view(name: &str, span: &str, spans: Vec<u64>, expected_rtts: f64) -> Option<HandshakeView> {
     let p50 = nearest_rank(&sorted(spans), 50)?;
-    Some(View { name: name.to_owned(), span: span.to_owned(), p50_us: us(p50), expected_rtts })
+    Some(HandshakeView {
+        name: name.to_owned(),
+        span: span.to_owned(),
+        p50_us: us(p50),
+        expected_rtts,
+    })
 }
 
 fn us(ns: u64) -> f64 {

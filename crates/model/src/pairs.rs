@@ -36,7 +36,7 @@ pub fn pairs(
     let mut all: Vec<Pair> = Vec::new();
     let mut seen = BTreeSet::new();
     for (compare, number) in study.compare.iter().zip(1..) {
-        let asked = Asked { study, arms, compare, key: format!("compare[{number}]") };
+        let asked = CompareEntry { study, arms, compare, key: format!("compare[{number}]") };
         let metric = compare.metric.as_deref().unwrap_or(primary_metric);
         for (a, b, per) in asked.indices()? {
             if !seen.insert((metric, a.min(b), a.max(b))) {
@@ -59,14 +59,14 @@ pub fn pairs(
 }
 
 /// One `[[compare]]` of a study.
-struct Asked<'a> {
+struct CompareEntry<'a> {
     study: &'a Study,
     arms: &'a [PlannedArm],
     compare: &'a Compare,
     key: String,
 }
 
-impl Asked<'_> {
+impl CompareEntry<'_> {
     /// Numerator, denominator, shared levels.
     fn indices(&self) -> Result<Vec<(usize, usize, Settings)>, StudyError> {
         if self.arms.len() < 2 {

@@ -33,7 +33,7 @@ mod workers;
 
 pub use arm::{Arm, Warmup};
 pub use comparison::{Comparison, OverPoints, PointRatio, Round, Rounds, Verdict};
-pub use connect::{Expectation, Step, Timeline, View};
+pub use connect::{Expectation, HandshakeView, Step, Timeline};
 pub use host::{HostSummary, Listener, Softirq};
 pub use http::Closing;
 pub use keepalive::{Deaths, Keepalive};

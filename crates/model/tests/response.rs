@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use tcptoll_model::http::response::{Fault, Head, Limits, Progress, Reader};
+use tcptoll_model::http::response::{Fault, Head, Limits, Progress, ResponseReader};
 
 /// Small limits, so that inputs of a test reach them.
 const LIMITS: Limits = Limits { head_bytes: 600, fields: 12, body_bytes: 2_000 };
@@ -20,7 +20,7 @@ struct Outcome {
 }
 
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, to_head: bool, limits: &Limits) -> Outcome {
-    let mut reader = Reader::default();
+    let mut reader = ResponseReader::default();
     reader.begin(to_head);
     let (mut content, mut taken) = (Vec::new(), 0);
     for piece in pieces {

@@ -5,7 +5,7 @@ use tcptoll_model::record::{Arm, HistogramSummary};
 
 use crate::layout::Lines;
 use crate::run::Run;
-use crate::svg::Both;
+use crate::svg::TwoScreens;
 
 /// The parts of an experiment's own; [`NONE`] has none of them.
 #[derive(Clone, Copy)]
@@ -132,7 +132,7 @@ pub enum Passage {
 #[derive(Clone, Debug)]
 pub struct Picture {
     /// Both forms.
-    pub both_svg: Both,
+    pub both_svg: TwoScreens,
     /// One sentence that says what to see.
     pub caption: String,
     /// Places of the arms in it, whose colours are named above it.

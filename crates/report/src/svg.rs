@@ -28,25 +28,25 @@ impl Screen {
 
 /// A picture, drawn for both screens; CSS shows one.
 #[derive(Clone, Debug)]
-pub struct Both {
+pub struct TwoScreens {
     label: String,
     wide: Svg,
     narrow: Svg,
 }
 
 /// Draws for both screens.
-pub(crate) fn for_both(label: &str, draw: impl Fn(Screen) -> Svg) -> Both {
-    Both { label: label.to_owned(), wide: draw(Screen::Wide), narrow: draw(Screen::Narrow) }
+pub(crate) fn for_both(label: &str, draw: impl Fn(Screen) -> Svg) -> TwoScreens {
+    TwoScreens { label: label.to_owned(), wide: draw(Screen::Wide), narrow: draw(Screen::Narrow) }
 }
 
-impl Both {
+impl TwoScreens {
     /// The one for a wide screen.
     pub(crate) fn wide(&self) -> &Svg {
         &self.wide
     }
 }
 
-impl fmt::Display for Both {
+impl fmt::Display for TwoScreens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (svg, class, screen) in
             [(&self.wide, "wide", Screen::Wide), (&self.narrow, "narrow", Screen::Narrow)]
@@ -64,7 +64,7 @@ impl fmt::Display for Both {
     }
 }
 
-impl Serialize for Both {
+impl Serialize for TwoScreens {
     /// As markup.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -175,10 +175,10 @@ fn licence(release: &Release, table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-type Place = (&'static str, Result<Line, String>);
+type Installed = (&'static str, Result<Line, String>);
 
 /// Each package, installed in surroundings of its own: how the program is run there, or why it is not.
-fn places(release: &Release) -> anyhow::Result<Vec<Place>> {
+fn places(release: &Release) -> anyhow::Result<Vec<Installed>> {
     let folder = std::path::absolute(CHECK)?;
     let venv = folder.join("venv");
     said(&Line::new("python3").args(["-m", "venv", text(&venv)?]))?;

@@ -45,7 +45,11 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("tune/setting.rs", "keepalive", "the same option, of a setting that is searched"),
     ("tcptoll/src/tune_studies.rs", "keepalive", "the same option, in an arm of a study"),
     ("bench/content.rs", "http", "the scheme of a URL"),
-    ("bench/kept.rs", "keepalive", "an option of several: does the server keep connections?"),
+    (
+        "bench/reuse_limits.rs",
+        "keepalive",
+        "an option of several: does the server keep connections?",
+    ),
     ("keepalive/mod.rs", "messages", "a unit: what the writing connection sends"),
     ("columns/took.rs", "messages", "the same unit, in a heading"),
     ("keepalive/settings/mod.rs", "messages", "the same unit, in an error"),

@@ -17,14 +17,14 @@ pub(super) struct Name {
     /// Its words, from left to right. The last one of a glob is `*`; an empty first word stands for
     /// a leading `::`.
     pub(super) path: Vec<String>,
-    pub(super) place: Place,
+    pub(super) place: SourcePosition,
     /// Whether it is taken in by a `use`.
     pub(super) taken_in: bool,
 }
 
 /// Where something stands in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SourcePosition {
     /// From 1.
     pub(super) line: usize,
     /// Modules written out in this file around it, from the outermost.
@@ -37,7 +37,7 @@ pub(super) struct Place {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) value: String,
-    pub(super) place: Place,
+    pub(super) place: SourcePosition,
 }
 
 /// What the words of one module stand for.
@@ -72,7 +72,7 @@ impl Source {
         let located = |at: Span, why: String| anyhow!("line {}: {why}", at.start().line);
         let tokens: TokenStream =
             text.parse().map_err(|e: proc_macro2::LexError| located(e.span(), e.to_string()))?;
-        let mut reader = Reader::default();
+        let mut reader = SourceReader::default();
         all_words(tokens.clone(), &mut reader.source.words);
         let file: syn::File = syn::parse2(tokens).map_err(|e| located(e.span(), e.to_string()))?;
         reader.source.scopes.entry(Vec::new()).or_default();
@@ -101,15 +101,15 @@ fn plain(word: &Ident) -> String {
 }
 
 #[derive(Default)]
-struct Reader {
+struct SourceReader {
     source: Source,
     modules: Vec<String>,
     test: bool,
 }
 
-impl Reader {
-    fn place(&self, line: usize) -> Place {
-        Place { line, modules: self.modules.clone(), test: self.test }
+impl SourceReader {
+    fn place(&self, line: usize) -> SourcePosition {
+        SourcePosition { line, modules: self.modules.clone(), test: self.test }
     }
 
     fn name(&mut self, path: Vec<String>, line: usize, taken_in: bool) {
@@ -228,7 +228,7 @@ fn is_for_tests(attribute: &Attribute) -> bool {
     }
 }
 
-impl<'ast> Visit<'ast> for Reader {
+impl<'ast> Visit<'ast> for SourceReader {
     fn visit_item(&mut self, item: &'ast Item) {
         let (attributes, defined): (&[Attribute], Option<&Ident>) = match item {
             Item::Const(item) => (&item.attrs, Some(&item.ident)),

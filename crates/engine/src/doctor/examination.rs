@@ -9,11 +9,11 @@ use tcptoll_lab::observe::read_sysctl;
 use tcptoll_model::doctor::Machine;
 use tcptoll_model::doctor::neighbours::forgets;
 use tcptoll_model::doctor::rules::SYSCTLS;
-use tcptoll_model::doctor::seen::Seen;
+use tcptoll_model::doctor::seen::StateSums;
 use tcptoll_model::watch::{History, Look};
 
 use super::{peers, servers};
-use crate::watch::{Options, Reader, is_root, new_history};
+use crate::watch::{NamespaceReader, Options, is_root, new_history};
 
 /// Time between two looks; of a short examination, a quarter of it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -40,17 +40,17 @@ pub struct Progress {
 /// As soon as `stopped` says so it ends, and gives what was seen until then. All sockets are dumped
 /// three times: at the beginning, in the middle and at the end.
 ///
-/// Must be called before any thread is started. Errors: as [`Reader::open`] and [`Reader::look`].
+/// Must be called before any thread is started. Errors: as [`NamespaceReader::open`] and [`NamespaceReader::look`].
 pub fn examine(
     options: &Options,
     lasts: Duration,
     stopped: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Machine, SysError> {
-    let mut reader = Reader::open(options)?;
+    let mut reader = NamespaceReader::open(options)?;
     // One of all looks, for peaks and what is seen between; one of the first and the last, for rates.
     let (mut all, mut whole) = (new_history(), new_history());
-    let mut seen = Seen::new();
+    let mut seen = StateSums::new();
     let settings = sysctls();
     let every = LOOK_EVERY.min(lasts / 4).max(Duration::from_millis(1));
     let first = reader.look_at_all()?;
@@ -115,7 +115,7 @@ pub fn examine(
 }
 
 /// Puts a look into the summary; gives it back.
-fn take(seen: &mut Seen, all: &mut History, look: Look, dumped: bool) -> Look {
+fn take(seen: &mut StateSums, all: &mut History, look: Look, dumped: bool) -> Look {
     let state = all.push(look.clone());
     seen.see(state);
     if dumped {

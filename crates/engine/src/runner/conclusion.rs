@@ -19,7 +19,7 @@ use tcptoll_model::{answer, bound, compare, consolidate, stop};
 use super::schedule::Schedule;
 
 /// What is known of a run besides its header.
-pub(super) struct Ended<'a> {
+pub(super) struct RunState<'a> {
     /// Its trials, in order of running.
     pub trials: &'a [Trial],
     /// Where it went on.
@@ -33,7 +33,7 @@ pub(super) struct Ended<'a> {
 }
 
 /// The summary of a run.
-pub(super) fn summary(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Summary {
+pub(super) fn summary(header: &Header, schedule: &Schedule, ended: &RunState<'_>) -> Summary {
     let study = &header.study;
     let arms = consolidate::arms(&schedule.arms, ended.trials);
     let in_rounds = schedule.rule.max > 1;
@@ -149,7 +149,7 @@ fn failures_are_the_result(arm: &Arm, schedule: &Schedule) -> bool {
     arm.attempts > 0 && schedule.arms[at].failures_allowed >= 1.0 && reached
 }
 
-fn rounds(schedule: &Schedule, ended: &Ended<'_>) -> Rounds {
+fn rounds(schedule: &Schedule, ended: &RunState<'_>) -> Rounds {
     let count = |wanted: &dyn Fn(&Trial) -> bool| {
         ended.trials.iter().filter(|trial| wanted(trial)).count() as u32
     };

@@ -17,7 +17,7 @@ use tcptoll_model::record::{
 };
 use tcptoll_model::{answer, bound, consolidate};
 
-use super::conclusion::{self, Ended, times};
+use super::conclusion::{self, RunState, times};
 use super::gathered::Gathered;
 use super::listing::{
     about_points, is_repeated, lacks_points, listed, listed_points, of_merge, only_of_all, warnings,
@@ -164,7 +164,7 @@ const ANSWERED: usize = 2;
 /// What a point's record says by itself.
 fn of_point(point: &PointRecord) -> Option<Summary> {
     let schedule = Schedule::from_study(&point.header.study).ok()?;
-    let ended = Ended {
+    let ended = RunState {
         trials: &point.trials,
         resumed: &point.resumed,
         stopped: "",

@@ -8,7 +8,7 @@ use tcptoll_model::consolidate;
 use tcptoll_model::record::{Arm, Due, Merged, SplitLoad, Summary, Trial, WarningEntry};
 use tcptoll_model::warning::Warning;
 
-use super::conclusion::{self, Ended};
+use super::conclusion::{self, RunState};
 use super::gathered::split_of;
 use super::listing::{
     about_points, is_repeated, lacks_points, listed_points, of_merge, only_of_all, warnings,
@@ -131,7 +131,7 @@ impl<'a> SplitRounds<'a> {
     ) -> Option<Summary> {
         let header = &points.first()?.header;
         let stopped = points.iter().any(|point| point.source.partial);
-        let ended = Ended {
+        let ended = RunState {
             trials: &self.trials,
             resumed: &[],
             stopped: if stopped || !self.missing.is_empty() {

@@ -11,7 +11,7 @@ use tcptoll_model::study::Study;
 use tempfile::TempDir;
 
 use super::*;
-use fake::{Asked, Call, EXPECTED_S, Fake, Gives};
+use fake::{Call, CallCounts, EXPECTED_S, Fake, Gives};
 
 /// Two arms, `level a` and `level b`, with `more` of a study file.
 fn study(more: &str) -> Study {
@@ -31,7 +31,7 @@ const COMPARED: &str = "[[compare]]\nall_pairs = true";
 struct Ran {
     folder: TempDir,
     interrupt: Interrupt,
-    asked: Asked,
+    asked: CallCounts,
     /// Time left, s, at the beginning of each trial.
     left_s: Vec<f64>,
     run: Result<Run, RunError>,
@@ -108,7 +108,7 @@ fn figure(_: &Call<'_>) -> Gives {
 fn each_arm_is_planned_and_prepared_once_however_many_trials_it_has() {
     let ran = run_it(&fixed(9), Fake::new(figure));
     assert_eq!(ran.summary().rounds.as_ref().unwrap().done, 9);
-    let Asked { plans, prepared, resolved, trials, witness } = &ran.asked;
+    let CallCounts { plans, prepared, resolved, trials, witness } = &ran.asked;
     assert_eq!((*plans, *prepared, *resolved, trials.len()), (2, 2, 2, 18));
     // A closer look is taken once per arm.
     assert_eq!(witness.iter().filter(|witness| **witness).count(), 2);
@@ -330,7 +330,7 @@ fn a_run_that_goes_on_does_what_one_that_was_not_stopped_does() {
         assert_eq!(stopped.order(), whole.order());
         assert_eq!((run.summary.partial, run.signal), (false, None));
         assert_eq!(stopped.read().resumed().count(), 1);
-        let Asked { plans, prepared, trials, .. } = fake.asked();
+        let CallCounts { plans, prepared, trials, .. } = fake.asked();
         assert_eq!((plans, prepared, trials.len()), (2, 2, 12 - before));
     }
 }

@@ -5,7 +5,7 @@ use tcptoll_lab::clock::boottime_ns;
 use tcptoll_model::printable::line;
 use tcptoll_model::watch::{History, State};
 
-use super::{Options, Reader};
+use super::{NamespaceReader, Options};
 
 /// The memory of a watch that begins now: of this host, which may have been given any bytes for a name.
 pub(crate) fn new_history() -> History {
@@ -17,20 +17,20 @@ pub(crate) fn new_history() -> History {
 /// Watches one network namespace, and remembers the last minutes.
 #[derive(Debug)]
 pub struct Watch {
-    reader: Reader,
+    reader: NamespaceReader,
     history: History,
 }
 
 impl Watch {
-    /// As [`Reader::open`]: before any thread is started.
+    /// As [`NamespaceReader::open`]: before any thread is started.
     pub fn open(options: &Options) -> Result<Self, SysError> {
-        let reader = Reader::open(options)?;
+        let reader = NamespaceReader::open(options)?;
         Ok(Self { reader, history: new_history() })
     }
 
     /// Looks once; gives what this look and the one before it say together.
     ///
-    /// Errors: as [`Reader::look`]; the memory stays as it was.
+    /// Errors: as [`NamespaceReader::look`]; the memory stays as it was.
     pub fn look(&mut self) -> Result<&State, SysError> {
         let look = self.reader.look()?;
         Ok(self.history.push(look))

@@ -1,6 +1,6 @@
 //! Reads what `watch` shows of a live network namespace, within a budget of CPU and memory.
 //!
-//! A [`Reader`] reads and never writes. Each look reads listeners, counters and limits. The table of all
+//! A [`NamespaceReader`] reads and never writes. Each look reads listeners, counters and limits. The table of all
 //! sockets costs the kernel a walk over its whole hash, so its interval grows with its cost
 //! (`pace`). No privilege is needed; the owner of a socket is named where `/proc/PID/fd` may be read.
 
@@ -29,7 +29,7 @@ pub use self::live::Watch;
 pub(crate) use self::live::new_history;
 use self::owners::Owners;
 use self::pace::Pace;
-use self::pairs::Kept;
+use self::pairs::TopPairs;
 use self::table::TableBuilder;
 
 /// What is watched.
@@ -52,7 +52,7 @@ impl Default for Options {
 /// It stays with the thread that opened it: files below `/proc/thread-self/net` are those of the
 /// calling thread's namespace.
 #[derive(Debug)]
-pub struct Reader {
+pub struct NamespaceReader {
     diag: SockDiag,
     owners: Option<Owners>,
     pace: Pace,
@@ -60,12 +60,12 @@ pub struct Reader {
     table: Option<Table>,
     /// Half-open requests of listeners at the newest table, by inode.
     half_open: HashMap<u64, u32>,
-    kept: Kept,
+    kept: TopPairs,
     began: Duration,
     cpu_before_ns: u64,
 }
 
-impl Reader {
+impl NamespaceReader {
     /// Begins to watch; joins the namespace first where another one is asked for.
     ///
     /// Must be called before any thread is started: joining a user namespace needs a process with one
@@ -82,7 +82,7 @@ impl Reader {
             pace: Pace::default(),
             table: None,
             half_open: HashMap::new(),
-            kept: Kept::default(),
+            kept: TopPairs::default(),
             began: now(),
             cpu_before_ns: cpu::process_cpu_ns(),
         })

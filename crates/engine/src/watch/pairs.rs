@@ -39,7 +39,7 @@ struct Counts {
 
 /// The pairs with the most sockets of a dump.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept(Vec<Pair>);
+pub(super) struct TopPairs(Vec<Pair>);
 
 /// Destinations of a dump, those with the most ports in use first.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(super) struct Pairs {
 
 impl Pairs {
     /// Counts the pairs that the dump before kept from their first socket on.
-    pub(super) fn following(kept: &Kept) -> Self {
+    pub(super) fn following(kept: &TopPairs) -> Self {
         let kept = kept.0.iter().map(|pair| (*pair, Counts { kept: true, ..Counts::default() }));
         Self { counts: kept.collect(), floor: 0, distinct: None }
     }
@@ -104,7 +104,7 @@ impl Pairs {
     }
 
     /// The largest destinations, and the pairs to follow.
-    pub(super) fn finish(mut self) -> (Ranked, Kept) {
+    pub(super) fn finish(mut self) -> (Ranked, TopPairs) {
         self.counts.retain(|_, counts| counts.sockets > 0);
         let mut all: HashMap<SocketAddr, Destination> = HashMap::new();
         for (pair, counts) in &self.counts {
@@ -140,7 +140,7 @@ impl Pairs {
             .collect();
         kept.sort_unstable_by(|one, other| other.cmp(one));
         kept.truncate(KEPT_MAX);
-        let kept = Kept(kept.into_iter().map(|(_, pair)| pair).collect());
+        let kept = TopPairs(kept.into_iter().map(|(_, pair)| pair).collect());
         (Ranked { destinations, left_out }, kept)
     }
 }
@@ -188,7 +188,7 @@ mod tests {
 
     /// Sockets to `many` destinations, one each, and with each thousandth of them one to a destination
     /// that has more.
-    fn dump(kept: &Kept, many: u32) -> (Ranked, Kept) {
+    fn dump(kept: &TopPairs, many: u32) -> (Ranked, TopPairs) {
         let mut pairs = Pairs::following(kept);
         for number in 0..many {
             pairs.add(pair(1, 0x0b00_0000 + number), None);
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn while_all_pairs_fit_every_figure_is_exact() {
-        let (ranked, kept) = dump(&Kept::default(), 10_000);
+        let (ranked, kept) = dump(&TopPairs::default(), 10_000);
         let first = &ranked.destinations[0];
         assert_eq!((first.to, first.ports_in_use, first.time_wait), (pair(1, 1).to, 10, 10));
         assert_eq!(ranked.destinations.len(), DESTINATIONS_MAX);
@@ -214,7 +214,7 @@ mod tests {
     fn a_million_destinations_take_no_more_memory_and_the_largest_is_exact_from_the_second_dump_on()
     {
         const MANY: u32 = 1_000_000;
-        let (ranked, kept) = dump(&Kept::default(), MANY);
+        let (ranked, kept) = dump(&TopPairs::default(), MANY);
         let first = &ranked.destinations[0];
         // Short by the sockets of a full map of which half makes room each time, at most.
         let short = MANY / (PAIRS_MAX as u32 / 2) + 1;
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_ports_of_a_destination_are_those_of_the_source_that_uses_the_most() {
-        let mut pairs = Pairs::following(&Kept(vec![pair(9, 9)]));
+        let mut pairs = Pairs::following(&TopPairs(vec![pair(9, 9)]));
         for (source, sockets) in [(1, 3), (2, 5), (3, 5)] {
             for number in 0..sockets {
                 let state = if number < source { TcpState::TimeWait } else { TcpState::SynSent };

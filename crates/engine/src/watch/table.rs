@@ -7,7 +7,7 @@ use tcptoll_kernel::sock_diag::{Connection, ListenSocket};
 use tcptoll_model::tcp_info::TcpState;
 use tcptoll_model::watch::Table;
 
-use super::pairs::{Kept, Pair, Pairs};
+use super::pairs::{Pair, Pairs, TopPairs};
 
 /// The kernel's number of SYN-RECEIVED; a half-open request is no connection of this host yet.
 const SYN_RECEIVED: u8 = 3;
@@ -31,12 +31,12 @@ pub(super) struct Read {
     /// address, and the kernel does not say which of them a request is for.
     pub(super) half_open: Vec<Option<u32>>,
     /// What the next dump is to count from its first socket on.
-    pub(super) kept: Kept,
+    pub(super) kept: TopPairs,
 }
 
 impl TableBuilder {
     /// A table of a namespace with these listeners, after one that kept these pairs.
-    pub(super) fn new(sockets: &[ListenSocket], kept: &Kept) -> Self {
+    pub(super) fn new(sockets: &[ListenSocket], kept: &TopPairs) -> Self {
         Self {
             states: [0; STATES],
             listeners: Listeners::new(sockets),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn read(listeners: &[ListenSocket], sockets: &[Connection]) -> Read {
-        let mut builder = TableBuilder::new(listeners, &Kept::default());
+        let mut builder = TableBuilder::new(listeners, &TopPairs::default());
         for socket in sockets {
             builder.add(socket);
         }

@@ -9,7 +9,7 @@ use tcp_heartbeat::{Evidence, Options, Session, Timing};
 
 /// What was tried.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tried {
+pub(crate) struct Attempts {
     pub(crate) inputs: u64,
     pub(crate) bytes: u64,
     pub(crate) frames: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Tried {
     pub(crate) session: f64,
 }
 
-impl Tried {
+impl Attempts {
     pub(crate) fn add(&mut self, other: Self) {
         self.inputs += other.inputs;
         self.bytes += other.bytes;
@@ -95,17 +95,17 @@ fn expected(mut bytes: &[u8], limit: usize) -> (Vec<Frame>, bool) {
 }
 
 /// Feeds the input of a seed, in pieces of random sizes, to a decoder and to a session.
-pub(crate) fn run(seed: u64) -> Tried {
+pub(crate) fn run(seed: u64) -> Attempts {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let limit = [0, 1, 16, 300, 2_000][(random.next_u64() % 5) as usize];
     let bytes = input(&mut random, limit);
     let (frames, too_long) = expected(&bytes, limit);
-    let mut tried = Tried {
+    let mut tried = Attempts {
         inputs: 1,
         bytes: bytes.len() as u64,
         frames: frames.len() as u64,
         refused: u64::from(too_long),
-        ..Tried::default()
+        ..Attempts::default()
     };
 
     let mut decoder = Decoder::new(limit);

@@ -17,11 +17,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut all = hostile::Tried::default();
+    let mut all = hostile::Attempts::default();
     for seed in 0..inputs {
         all.add(hostile::run(seed));
     }
-    let hostile::Tried { inputs, bytes, frames, refused, decoder, session } = all;
+    let hostile::Attempts { inputs, bytes, frames, refused, decoder, session } = all;
     println!("inputs {inputs}, bytes {bytes}, frames {frames}, refused {refused}");
     println!("largest memory against its bound: decoder {decoder:.3}, session {session:.3}");
     if all.is_bounded() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

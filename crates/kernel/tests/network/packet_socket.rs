@@ -16,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tcptoll_kernel::{
     ethtool::offloads_off,
     netlink::Netlink,
-    packet_socket::{PacketSocket, Seen, Tap},
+    packet_socket::{PacketSocket, Tap, TappedPacket},
     tun::Tun,
 };
 
@@ -112,7 +112,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, seen: Seen<'_>) {
+    fn add(&mut self, seen: TappedPacket<'_>) {
         let ip_header = match seen.bytes[0] >> 4 {
             4 => 20,
             6 => 40,

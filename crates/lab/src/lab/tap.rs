@@ -14,7 +14,7 @@ use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::namespace::enter_network;
 use tcptoll_kernel::netlink::Netlink;
-use tcptoll_kernel::packet_socket::{Seen, Tap};
+use tcptoll_kernel::packet_socket::{Tap, TappedPacket};
 use tcptoll_model::handshake::{End, HandshakeTrace};
 use tcptoll_model::packet::Packet;
 use tcptoll_model::stats::Histogram;
@@ -199,7 +199,7 @@ impl Watched {
 
 impl Sight {
     /// Takes one packet from the tap of host `number`.
-    fn take(&mut self, number: usize, loopback: bool, seen: &Seen<'_>) {
+    fn take(&mut self, number: usize, loopback: bool, seen: &TappedPacket<'_>) {
         let Self { tracker, acks, spans, trace, clients, clock, pcap, .. } = self;
         let at = clock.monotonic_ns(seen.at_realtime_ns);
         let Some(packet) = Packet::parse(seen.bytes, seen.ip_len) else { return };

@@ -28,7 +28,7 @@ const BUFFER: usize = 128 << 10;
 
 /// A connection's socket.
 #[derive(Debug, Default)]
-struct Place {
+struct ConnectionSocket {
     socket: Option<Tcp>,
     /// Counts the connections of the slot, so that an event of an earlier one is told apart.
     generation: u32,
@@ -46,7 +46,7 @@ pub(super) struct Epoll {
     /// The form that `connect(2)` takes, made once instead of once per connection.
     address: Address,
     sources: Sources,
-    places: Vec<Place>,
+    places: Vec<ConnectionSocket>,
     /// What is known without an event.
     known: VecDeque<Event>,
     /// Whether the control channel had something to read.
@@ -71,7 +71,7 @@ impl Epoll {
             target: setup.target,
             address: setup.target.into(),
             sources: Sources::new(setup.bind, setup.congestion, false),
-            places: (0..setup.slots).map(|_| Place::default()).collect(),
+            places: (0..setup.slots).map(|_| ConnectionSocket::default()).collect(),
             known: VecDeque::new(),
             asked: false,
             edges: 0,

@@ -21,7 +21,7 @@ const SPAN_NS: u64 = 1_000_000_000;
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ended {
+pub(super) enum OperationEnd {
     /// It succeeded after this time, ns.
     Ok(u64),
     /// It failed.
@@ -46,15 +46,15 @@ impl Default for Counts {
 
 impl Counts {
     /// Counts a measured operation. Only the thread whose counts these are may call it.
-    pub(super) fn ended(&self, ended: Ended) {
+    pub(super) fn ended(&self, ended: OperationEnd) {
         // One writer each: no locked instruction is needed.
         let count = |counter: &AtomicU64| counter.store(counter.load(Relaxed) + 1, Relaxed);
         match ended {
-            Ended::Ok(took_ns) => {
+            OperationEnd::Ok(took_ns) => {
                 count(&self.ok);
                 count(&self.latency[bucket(took_ns)]);
             }
-            Ended::Failed => count(&self.failed),
+            OperationEnd::Failed => count(&self.failed),
         }
     }
 }
@@ -143,16 +143,16 @@ mod tests {
         let mut observer = Observer::new(0);
         assert_eq!(observer.look(&threads, 200_000_000), Done::default());
         for _ in 0..1_000 {
-            threads[0].ended(Ended::Ok(100_000));
-            threads[1].ended(Ended::Ok(100_000));
+            threads[0].ended(OperationEnd::Ok(100_000));
+            threads[1].ended(OperationEnd::Ok(100_000));
         }
-        threads[1].ended(Ended::Failed);
+        threads[1].ended(OperationEnd::Failed);
         let first = observer.look(&threads, 2_000_000_000);
         let live = first.live.unwrap();
         assert_eq!((first.done, live.failed, live.ok_per_s), (2_001, 1, 1_000.0));
         assert!((100.0..107.0).contains(&live.p99_us.unwrap()), "{live:?}");
         for _ in 0..1_000 {
-            threads[0].ended(Ended::Ok(900_000));
+            threads[0].ended(OperationEnd::Ok(900_000));
         }
         // Within the second the figures stay; the count goes on.
         let again = observer.look(&threads, 2_900_000_000);

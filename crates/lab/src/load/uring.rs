@@ -22,7 +22,7 @@ use tcptoll_kernel::SysError;
 use tcptoll_kernel::ring::{Completion, Operation, Ring, Route, Settings, Until, max_direct};
 
 use self::departures::{Departures, cost};
-use self::place::{EMPTY, NONE, Place, State};
+use self::place::{EMPTY, NONE, RingSocket, State};
 use super::driver::{Driver, Event, Left, Setup, What};
 use super::stamps::Stamps;
 use crate::clock::monotonic_ns;
@@ -50,7 +50,7 @@ const CANCELLED: i32 = 125;
 pub(super) struct Uring {
     ring: Ring,
     routes: usize,
-    places: Vec<Place>,
+    places: Vec<RingSocket>,
     /// The place of each slot.
     of_slot: Vec<u32>,
     /// Slots with a connection.
@@ -146,7 +146,7 @@ impl Uring {
             return Err(error);
         }
         self.places[direct as usize] =
-            Place { slot, state: State::Connecting, under_way: 1, ..EMPTY };
+            RingSocket { slot, state: State::Connecting, under_way: 1, ..EMPTY };
         self.of_slot[slot as usize] = direct;
         self.departures.handshake(direct);
         Ok(())
@@ -174,7 +174,7 @@ impl Uring {
         Ok(())
     }
 
-    fn place(&mut self, slot: u32) -> Option<(u32, &mut Place)> {
+    fn place(&mut self, slot: u32) -> Option<(u32, &mut RingSocket)> {
         let direct = self.of_slot[slot as usize];
         self.places.get_mut(direct as usize).map(|place| (direct, place))
     }

@@ -10,7 +10,7 @@ const NONE: u32 = u32::MAX;
 
 /// The place of a slot in a queue.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct QueuePosition {
     before: u32,
     after: u32,
     until_ns: u64,
@@ -18,12 +18,13 @@ struct Place {
     queue: u8,
 }
 
-const NOWHERE: Place = Place { before: NONE, after: NONE, until_ns: 0, queue: u8::MAX };
+const NOWHERE: QueuePosition =
+    QueuePosition { before: NONE, after: NONE, until_ns: 0, queue: u8::MAX };
 
 /// Queues over one set of slots; a slot is in one of them at most.
 #[derive(Debug)]
 pub(super) struct Waiting<const QUEUES: usize> {
-    places: Vec<Place>,
+    places: Vec<QueuePosition>,
     first: [u32; QUEUES],
     last: [u32; QUEUES],
 }
@@ -41,7 +42,8 @@ impl<const QUEUES: usize> Waiting<QUEUES> {
         }
         self.end(slot);
         let before = self.last[queue];
-        self.places[slot as usize] = Place { before, after: NONE, until_ns, queue: queue as u8 };
+        self.places[slot as usize] =
+            QueuePosition { before, after: NONE, until_ns, queue: queue as u8 };
         match self.places.get_mut(before as usize) {
             Some(place) => place.after = slot,
             None => self.first[queue] = slot,

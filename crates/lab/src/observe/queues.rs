@@ -24,7 +24,7 @@ const SLICE: Duration = Duration::from_millis(100);
 
 /// A listener at one look.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct ListenerSample {
     /// Its queue.
     pub(super) socket: ListenSocket,
     /// Half-open requests; absent if they were not looked at.
@@ -65,7 +65,7 @@ impl QueueRecorder {
     }
 
     /// Takes a look at all listeners. Looks come in order of time.
-    pub(super) fn look(&mut self, at_ns: u64, seen: &[Seen]) {
+    pub(super) fn look(&mut self, at_ns: u64, seen: &[ListenerSample]) {
         let since = Duration::from_nanos(at_ns.saturating_sub(self.start_ns));
         for now in seen {
             let address = now.socket.address;
@@ -111,8 +111,8 @@ impl Recorded {
         }
     }
 
-    fn look(&mut self, since: Duration, now: &Seen) {
-        let Seen { socket, half_open } = *now;
+    fn look(&mut self, since: Duration, now: &ListenerSample) {
+        let ListenerSample { socket, half_open } = *now;
         let dropped = self.dropped_until(socket.drops);
         let queue = &mut self.queue;
         queue.limit = socket.accept_queue_limit;
@@ -195,8 +195,8 @@ mod tests {
         }
     }
 
-    fn seen(port: u16, length: u32, drops: u32) -> Seen {
-        Seen { socket: socket(port, length, Some(drops)), half_open: None }
+    fn seen(port: u16, length: u32, drops: u32) -> ListenerSample {
+        ListenerSample { socket: socket(port, length, Some(drops)), half_open: None }
     }
 
     const MS: u64 = 1_000_000;
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn without_the_kernels_figure_drops_are_absent() {
         let mut recorder = QueueRecorder::begin(0, &[]);
-        recorder.look(0, &[Seen { socket: socket(80, 0, None), half_open: Some(3) }]);
+        recorder.look(0, &[ListenerSample { socket: socket(80, 0, None), half_open: Some(3) }]);
         let queue = recorder.queues().next().unwrap();
         assert_eq!((queue.drops, queue.dropping_slices), (None, 0));
         assert_eq!((queue.half_open_peak, queue.half_open.unwrap().points.len()), (Some(3), 1));
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn listeners_and_points_are_bounded_over_any_time() {
         let mut recorder = QueueRecorder::begin(0, &[]);
-        let all: Vec<Seen> = (1..=100).map(|port| seen(port, 1, 0)).collect();
+        let all: Vec<ListenerSample> = (1..=100).map(|port| seen(port, 1, 0)).collect();
         for look in 0..2_000 {
             recorder.look(look * 10 * MS, &all);
         }

@@ -139,7 +139,7 @@ fn remove(folder: &Path) -> bool {
 
 fn make(bytes: u64) -> Result<MemoryGroup, String> {
     let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
-    let place = Place::find(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?)?;
+    let place = CgroupPlace::find(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?)?;
     let wanted_by = std::os::unix::process::parent_id();
     sweep(&place.under);
     let number = (0..1_000)
@@ -192,7 +192,7 @@ fn exists(pid: &str) -> bool {
 
 /// Where a group can be made.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct CgroupPlace {
     version: u8,
     /// The group that this process is in.
     home: PathBuf,
@@ -200,7 +200,7 @@ struct Place {
     under: PathBuf,
 }
 
-impl Place {
+impl CgroupPlace {
     /// From `/proc/self/cgroup` and `/proc/self/mountinfo`.
     fn find(groups: &str, mounts: &str) -> Result<Self, String> {
         let Home { version, folder: home, at } =
@@ -232,20 +232,20 @@ mod tests {
 
     #[test]
     fn the_group_of_version_1_is_made_below_the_own_one() {
-        let place = Place::find("4:memory:/a/b\n3:cpuset:/\n0::/\n", FIRST).unwrap();
+        let place = CgroupPlace::find("4:memory:/a/b\n3:cpuset:/\n0::/\n", FIRST).unwrap();
         let home = PathBuf::from("/sys/fs/cgroup/memory/a/b");
-        assert_eq!(place, Place { version: 1, under: home.clone(), home });
+        assert_eq!(place, CgroupPlace { version: 1, under: home.clone(), home });
     }
 
     #[test]
     fn without_a_memory_controller_it_says_why() {
         let empty = tempfile::tempdir().unwrap();
         let mounts = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw\n", empty.path().display());
-        assert!(Place::find("0::/a\n", &mounts).unwrap_err().contains("subtree_control"));
-        assert!(Place::find("", "").unwrap_err().contains("mounted"));
+        assert!(CgroupPlace::find("0::/a\n", &mounts).unwrap_err().contains("subtree_control"));
+        assert!(CgroupPlace::find("", "").unwrap_err().contains("mounted"));
         fs::create_dir(empty.path().join("a")).unwrap();
         fs::write(empty.path().join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
-        let place = Place::find("0::/a\n", &mounts).unwrap();
+        let place = CgroupPlace::find("0::/a\n", &mounts).unwrap();
         assert_eq!((place.under.as_path(), place.version), (empty.path(), 2));
         assert_eq!(place.home, empty.path().join("a"));
     }

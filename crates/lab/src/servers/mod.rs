@@ -40,7 +40,7 @@ use certificate::Certificate;
 pub(crate) use perform::perform;
 pub(crate) use pool::Pool;
 pub(crate) use program::command;
-use scoreboard::Page;
+use scoreboard::StatusPage;
 use status::Source;
 pub(crate) use watch::WorkersWatch;
 
@@ -222,10 +222,10 @@ fn status_of(spec: &ServerSpec, folder: &RunFolder) -> Result<Source, String> {
     let page = match spec.kind {
         ServerKind::Nginx => {
             let all = spec.limits.as_ref().map_or(0, |limits| limits.workers);
-            Page::Nginx(nginx::status_socket(folder), u32::try_from(all).unwrap_or(u32::MAX))
+            StatusPage::Nginx(nginx::status_socket(folder), u32::try_from(all).unwrap_or(u32::MAX))
         }
         ServerKind::ApacheEvent | ServerKind::ApacheWorker | ServerKind::ApachePrefork => {
-            Page::Apache(apache::status_at(spec))
+            StatusPage::Apache(apache::status_at(spec))
         }
         ServerKind::Puma | ServerKind::Null => {
             return Err("only Apache and nginx have limits of workers here".to_owned());

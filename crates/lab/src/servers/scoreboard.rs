@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tcptoll_model::http::response::{Limits, Progress, Reader};
+use tcptoll_model::http::response::{Limits, Progress, ResponseReader};
 
 /// Where the page is, of both servers.
 pub(super) const PATH: &str = "/tcptoll-status";
@@ -39,7 +39,7 @@ pub(super) struct Reading {
 
 /// Where a status page is.
 #[derive(Clone, Debug)]
-pub(super) enum Page {
+pub(super) enum StatusPage {
     /// Of Apache.
     Apache(SocketAddr),
     /// Of nginx: its socket, and the connections that all its processes may have.
@@ -48,20 +48,20 @@ pub(super) enum Page {
 
 /// Reads a page again and again.
 pub(super) struct Scoreboard {
-    page: Page,
+    page: StatusPage,
     /// To Apache.
     kept: Option<TcpStream>,
 }
 
 impl Scoreboard {
-    pub(super) fn new(page: Page) -> Self {
+    pub(super) fn new(page: StatusPage) -> Self {
         Self { page, kept: None }
     }
 
     /// One reading, without the accept queue.
     pub(super) fn read(&mut self) -> Result<Reading, String> {
         match &self.page {
-            Page::Apache(at) => {
+            StatusPage::Apache(at) => {
                 let at = *at;
                 let text = self.ask_apache(at).map_err(|error| {
                     self.kept = None;
@@ -69,7 +69,7 @@ impl Scoreboard {
                 })?;
                 of_apache(&text)
             }
-            Page::Nginx(path, all) => {
+            StatusPage::Nginx(path, all) => {
                 let text = ask_nginx(path).map_err(|error| error.to_string())?;
                 of_nginx(&text, *all)
             }
@@ -99,7 +99,7 @@ fn ask_nginx(path: &PathBuf) -> io::Result<String> {
 
 /// The content of one response.
 fn content(stream: &mut impl io::Read) -> io::Result<String> {
-    let mut reader = Reader::default();
+    let mut reader = ResponseReader::default();
     reader.begin(false);
     let mut text = Vec::new();
     let mut input = [0; 4 << 10];

@@ -17,7 +17,7 @@ use tcptoll_kernel::unix_diag::UnixDiag;
 use tcptoll_model::counters::parse_net;
 
 use super::fastcgi;
-use super::scoreboard::{Page, Reading, Scoreboard};
+use super::scoreboard::{Reading, Scoreboard, StatusPage};
 
 /// A reading is answered within this, or it is missed.
 const LIMIT: Duration = Duration::from_millis(500);
@@ -108,7 +108,7 @@ impl Status {
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     /// A web server: its page, and the address that requests wait at.
-    Web(Page, SocketAddr),
+    Web(StatusPage, SocketAddr),
     /// Our own front service: its socket.
     Own(PathBuf),
     /// PHP-FPM: the socket of its status pool, and the one that requests wait at.
@@ -121,7 +121,7 @@ pub(super) enum Source {
 }
 
 /// Reads a status again and again.
-pub(super) enum Reader {
+pub(super) enum StatusReader {
     /// Of our own front service: its socket.
     Own(PathBuf),
     /// Of PHP-FPM: the sockets of [`Source::Fpm`], and where the kernel has the second.
@@ -130,7 +130,7 @@ pub(super) enum Reader {
     Web(Scoreboard, SocketAddr, Option<SockDiag>),
 }
 
-impl Reader {
+impl StatusReader {
     pub(super) fn new(source: Source) -> Self {
         match source {
             Source::Own(path) => Self::Own(path),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tcptoll_kernel::{cpu, process};
 
 use super::scoreboard::Reading;
-use super::status::{Reader, Source};
+use super::status::{Source, StatusReader};
 use crate::clock::monotonic_ns;
 use crate::messages::{SAMPLES_MAX, WatchMemory, WatchWorkers, WorkerSample, WorkersSeen};
 
@@ -34,12 +34,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A thread that reads, and what it has seen.
 pub(crate) struct WorkersWatch {
     ended: Arc<AtomicBool>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<WorkerSamples>>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct WorkerSamples {
     samples: Vec<WorkerSample>,
     missed: u64,
     beyond: u64,
@@ -55,7 +55,7 @@ impl WorkersWatch {
         let thread = thread::spawn(move || {
             // Not on the CPU of the load, if there is another.
             let _ = cpu::allow(&cpus);
-            watch(&mut Reader::new(source), order, &its_end, &its_seen);
+            watch(&mut StatusReader::new(source), order, &its_end, &its_seen);
         });
         Self { ended, seen, thread: Some(thread) }
     }
@@ -87,7 +87,12 @@ impl Drop for WorkersWatch {
     }
 }
 
-fn watch(reader: &mut Reader, order: WatchWorkers, ended: &AtomicBool, seen: &Mutex<Seen>) {
+fn watch(
+    reader: &mut StatusReader,
+    order: WatchWorkers,
+    ended: &AtomicBool,
+    seen: &Mutex<WorkerSamples>,
+) {
     let every_ns = order.every_ns.max(EVERY_MIN_NS);
     let mut memory = order.memory.map(Memory::new);
     let mut due_ns = monotonic_ns();
@@ -150,7 +155,7 @@ impl Memory {
     }
 }
 
-impl Seen {
+impl WorkerSamples {
     fn add(&mut self, at_ns: u64, read: Result<Reading, String>, memory_bytes: Option<u64>) {
         match read {
             Ok(_) if self.samples.len() == KEPT_MAX => self.beyond += 1,
@@ -181,7 +186,7 @@ mod tests {
 
     #[test]
     fn samples_are_taken_in_parts_and_a_missed_reading_is_counted_with_its_reason() {
-        let mut seen = Seen::default();
+        let mut seen = WorkerSamples::default();
         for at_ns in 0..SAMPLES_MAX as u64 + 2 {
             seen.add(at_ns, Ok(Reading { busy: 1, total: 2, ..Reading::default() }), None);
         }
@@ -218,7 +223,7 @@ mod tests {
     }
 
     /// Waits until the watch has seen enough. Its reader gives up long before this does.
-    fn wait_until(watch: &WorkersWatch, enough: impl Fn(&Seen) -> bool) {
+    fn wait_until(watch: &WorkersWatch, enough: impl Fn(&WorkerSamples) -> bool) {
         let begun = std::time::Instant::now();
         while !enough(&watch.seen.lock().unwrap()) {
             assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", watch.seen);

@@ -115,7 +115,7 @@ fn finding(arm: &Arm, limit: Limit) -> Option<Finding> {
         let Some(limited) = limited_by(transfer, direction, way).filter(|one| one.is(limit)) else {
             continue;
         };
-        let seen = Seen { arm, transfer, direction, way, limited };
+        let seen = LimitedDirection { arm, transfer, direction, way, limited };
         let text = seen.words(limit);
         sentences.push(if both { format!("{}: {text}", direction.name()) } else { text });
         let prefix = if both { format!("{}_", direction.name()) } else { String::new() };
@@ -184,7 +184,7 @@ pub fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Option<St
 }
 
 /// One direction and its limit.
-struct Seen<'a> {
+struct LimitedDirection<'a> {
     arm: &'a Arm,
     transfer: &'a Transfer,
     direction: Direction,
@@ -196,7 +196,7 @@ fn rate(bytes_per_s: f64) -> String {
     human_rate(bytes_per_s * 8.0)
 }
 
-impl Seen<'_> {
+impl LimitedDirection<'_> {
     /// The limit in a sentence without its full stop.
     fn words(&self, limit: Limit) -> String {
         let sender = &self.way.sender;

@@ -8,7 +8,8 @@ use super::{Checking, Mechanism};
 /// Where a setting is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+#[schemars(rename = "Place")]
+pub enum SettingPlace {
     /// `setsockopt(2)` on each connection.
     Socket,
     /// A sysctl of the host: for all sockets that only set `SO_KEEPALIVE`.
@@ -23,7 +24,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// Where.
-    pub place: Place,
+    pub place: SettingPlace,
     /// The name there: `TCP_KEEPIDLE`, `net.ipv4.tcp_keepalive_time`, `Timing`.
     pub name: String,
     /// The value as it is written there, in the unit that is meant there.
@@ -41,13 +42,14 @@ impl Checking {
             Mechanism::Heartbeat => self.of_heartbeats(),
             Mechanism::Lazy => self.of_the_reaper(),
             Mechanism::Write => {
-                let every = |s| setting(Place::Program, "write a message every", format!("{s} s"));
+                let every =
+                    |s| setting(SettingPlace::Program, "write a message every", format!("{s} s"));
                 self.interval_s.map(every).into_iter().collect()
             }
         };
         if let Some(limit) = self.user_timeout_s {
-            let place = settings.iter().take_while(|one| one.place == Place::Socket).count();
-            settings.insert(place, setting(Place::Socket, "TCP_USER_TIMEOUT", ms(limit)));
+            let place = settings.iter().take_while(|one| one.place == SettingPlace::Socket).count();
+            settings.insert(place, setting(SettingPlace::Socket, "TCP_USER_TIMEOUT", ms(limit)));
         }
         settings
     }
@@ -59,12 +61,12 @@ impl Checking {
             ("TCP_KEEPCNT", "net.ipv4.tcp_keepalive_probes", self.probes.map(f64::from)),
         ];
         let whole = |value: f64| format!("{}", value.ceil());
-        let on = setting(Place::Socket, "SO_KEEPALIVE", "1".to_owned());
+        let on = setting(SettingPlace::Socket, "SO_KEEPALIVE", "1".to_owned());
         let options = values.iter().filter_map(|(option, _, value)| {
-            Some(setting(Place::Socket, option, whole((*value)?)))
+            Some(setting(SettingPlace::Socket, option, whole((*value)?)))
         });
         let sysctls = values.iter().filter_map(|(_, sysctl, value)| {
-            Some(setting(Place::Sysctl, sysctl, whole((*value)?)))
+            Some(setting(SettingPlace::Sysctl, sysctl, whole((*value)?)))
         });
         std::iter::once(on).chain(options).chain(sysctls).collect()
     }
@@ -73,23 +75,23 @@ impl Checking {
         let timing = self.idle_s.zip(self.answer_within_s).map(|(idle, within)| {
             let (idle, within) = (duration(idle), duration(within));
             let value = format!("Timing::new({idle}, {within})");
-            setting(Place::Library, "timing", value)
+            setting(SettingPlace::Library, "timing", value)
         });
-        let tick = self.tick_s.map(|tick| setting(Place::Library, "tick", duration(tick)));
+        let tick = self.tick_s.map(|tick| setting(SettingPlace::Library, "tick", duration(tick)));
         timing.into_iter().chain(tick).collect()
     }
 
     fn of_the_reaper(&self) -> Vec<Setting> {
         let Some(most) = self.most else { return Vec::new() };
-        let reaping = setting(Place::Library, "reaping", format!("Reaping::new({most})"));
+        let reaping = setting(SettingPlace::Library, "reaping", format!("Reaping::new({most})"));
         let within = self
             .answer_within_s
-            .map(|s| setting(Place::Library, "reaping.answer_within", duration(s)));
+            .map(|s| setting(SettingPlace::Library, "reaping.answer_within", duration(s)));
         [reaping].into_iter().chain(within).collect()
     }
 }
 
-fn setting(place: Place, name: &str, value: String) -> Setting {
+fn setting(place: SettingPlace, name: &str, value: String) -> Setting {
     Setting { place, name: name.to_owned(), value }
 }
 

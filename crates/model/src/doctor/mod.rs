@@ -13,7 +13,7 @@ pub mod rules;
 pub mod seen;
 mod template;
 
-pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
+pub use config::{Buffers, ConfigPosition, Listen, Program, ServerConfig, Sourced, Upstream};
 pub use examination::{
     Examination, ExaminationCost, Examined, NotExamined, REPORT_VERSION, prove_command,
 };

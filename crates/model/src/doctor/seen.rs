@@ -13,7 +13,7 @@ const SOCKETS_MAX: usize = 8_192;
 
 /// Sums up the states of an examination, one after the other, in bounded memory.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct StateSums {
     looks: u32,
     found: BTreeMap<(String, String), Diagnosis>,
     /// By inode: a socket that is made anew is another.
@@ -36,7 +36,7 @@ struct Queue {
     stands: Option<Box<Standing>>,
 }
 
-impl Seen {
+impl StateSums {
     /// None yet.
     pub fn new() -> Self {
         Self::default()

@@ -87,7 +87,7 @@ pub(super) fn value(arm: &Arm, metric: &str) -> Option<f64> {
 
 /// What is stated of many.
 #[derive(Debug, PartialEq)]
-pub(super) enum Stated<T> {
+pub(super) enum Excerpt<T> {
     /// All, in their order.
     Each(Vec<T>),
     /// There are too many: the least, the most, and how many there are.
@@ -95,15 +95,15 @@ pub(super) enum Stated<T> {
 }
 
 /// All of at most [`STATED`], else the one of the least size and the one of the most.
-pub(super) fn stated<T>(mut all: Vec<T>, size: impl Fn(&T) -> f64) -> Stated<T> {
+pub(super) fn stated<T>(mut all: Vec<T>, size: impl Fn(&T) -> f64) -> Excerpt<T> {
     let count = all.len();
     if count <= STATED {
-        return Stated::Each(all);
+        return Excerpt::Each(all);
     }
     all.sort_by(|a, b| size(a).total_cmp(&size(b)));
     match (all.pop(), all.into_iter().next()) {
-        (Some(most), Some(least)) => Stated::Ends(least, most, count),
-        (most, _) => Stated::Each(most.into_iter().collect()),
+        (Some(most), Some(least)) => Excerpt::Ends(least, most, count),
+        (most, _) => Excerpt::Each(most.into_iter().collect()),
     }
 }
 
@@ -177,7 +177,7 @@ pub(super) fn ratios(summary: &Summary, metric: &str, head: &str) -> Option<Stri
         _ => {}
     }
     let (least, most, count) = match comparisons(summary, metric) {
-        Stated::Each(mut all) => {
+        Excerpt::Each(mut all) => {
             let text = listed(head, &all, ", ")? + ".";
             if all.len() < 3 || text.chars().count() <= LISTED {
                 return Some(text);
@@ -186,7 +186,7 @@ pub(super) fn ratios(summary: &Summary, metric: &str, head: &str) -> Option<Stri
             all.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
             (*all.first()?, *all.last()?, all.len())
         }
-        Stated::Ends(least, most, count) => (least, most, count),
+        Excerpt::Ends(least, most, count) => (least, most, count),
     };
     Some(format!("{} ({count} comparisons).", listed(head, &[least, most], " to ")?))
 }
@@ -225,7 +225,7 @@ fn times(ratio: f64) -> String {
 }
 
 /// The comparisons of a metric that have a ratio: all, or those of the least and the most ratio.
-fn comparisons<'a>(summary: &'a Summary, metric: &str) -> Stated<&'a Comparison> {
+fn comparisons<'a>(summary: &'a Summary, metric: &str) -> Excerpt<&'a Comparison> {
     let ratio = |comparison: &Comparison| comparison.ratio.filter(|ratio| ratio.is_finite());
     let of_metric =
         |comparison: &&Comparison| comparison.metric == metric && ratio(comparison).is_some();
@@ -290,12 +290,12 @@ mod tests {
     #[test]
     fn up_to_four_are_stated_in_their_order_and_of_more_the_ends() {
         let numbers_stated = |numbers: &[f64]| stated(numbers.to_vec(), |number| *number);
-        assert_eq!(numbers_stated(&[3.0, 1.0, 2.0, 0.0]), Stated::Each(vec![3.0, 1.0, 2.0, 0.0]));
-        assert_eq!(numbers_stated(&[3.0, 1.0, 2.0, 0.5, 1.5]), Stated::Ends(0.5, 3.0, 5));
-        assert_eq!(numbers_stated(&[]), Stated::Each(Vec::new()));
+        assert_eq!(numbers_stated(&[3.0, 1.0, 2.0, 0.0]), Excerpt::Each(vec![3.0, 1.0, 2.0, 0.0]));
+        assert_eq!(numbers_stated(&[3.0, 1.0, 2.0, 0.5, 1.5]), Excerpt::Ends(0.5, 3.0, 5));
+        assert_eq!(numbers_stated(&[]), Excerpt::Each(Vec::new()));
         // Of equal ones the first is the least and the last is the most.
         let equal: Vec<(u8, f64)> = (0..5).map(|number| (number, 1.0)).collect();
-        assert_eq!(stated(equal, |(_, size)| *size), Stated::Ends((0, 1.0), (4, 1.0), 5));
+        assert_eq!(stated(equal, |(_, size)| *size), Excerpt::Ends((0, 1.0), (4, 1.0), 5));
     }
 
     #[test]

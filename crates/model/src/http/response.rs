@@ -93,7 +93,7 @@ pub enum Progress {
 /// Cost: about 0.2 µs for a small response that comes in one piece, and no allocation. Between
 /// responses nothing is held on the heap; within one, a head that has come in part is.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct ResponseReader {
     /// A head or a trailer section that is not whole yet.
     partial: Vec<u8>,
     /// Bytes that still come: of all content where its length is known, of this chunk otherwise.
@@ -122,7 +122,7 @@ enum At {
     Failed,
 }
 
-impl Reader {
+impl ResponseReader {
     /// Begins a response; `to_head`: it answers a HEAD request, and so has no content.
     #[inline]
     pub fn begin(&mut self, to_head: bool) {
@@ -130,7 +130,7 @@ impl Reader {
     }
 
     /// Takes bytes as they arrived. `content` is called with each piece of content, chunk framing
-    /// taken off. Must not be called again after `Done` or a fault before [`Reader::begin`].
+    /// taken off. Must not be called again after `Done` or a fault before [`ResponseReader::begin`].
     ///
     /// Content up to a fault or a limit has been handed on before the fault is told.
     #[inline]

@@ -27,12 +27,12 @@ struct File {
 #[derive(Deserialize)]
 struct Log {
     #[serde(default, deserialize_with = "lenient")]
-    pages: Vec<Page>,
+    pages: Vec<HarPage>,
     entries: Vec<Entry>,
 }
 
 #[derive(Deserialize)]
-struct Page {
+struct HarPage {
     id: String,
 }
 

@@ -94,7 +94,7 @@ impl Mean {
 }
 
 /// What one visitor did last.
-struct Seen {
+struct LastHit {
     /// When its page was asked for.
     page_s: i64,
     /// When it asked for anything.
@@ -126,7 +126,7 @@ impl Traffic {
             span_s: (last.at_s - first.at_s) as f64,
             ..Self::default()
         };
-        let mut seen: HashMap<u64, Seen> = HashMap::new();
+        let mut seen: HashMap<u64, LastHit> = HashMap::new();
         let mut came: Vec<i64> = Vec::new();
         let mut top: HashMap<&str, u64> = HashMap::new();
         let mut files = 0_u64;
@@ -155,7 +155,7 @@ impl Traffic {
                 }
                 _ => came.push(hit.at_s),
             }
-            seen.insert(hit.visitor, Seen { page_s: hit.at_s, last_s: hit.at_s });
+            seen.insert(hit.visitor, LastHit { page_s: hit.at_s, last_s: hit.at_s });
             traffic.pages += 1;
             *top.entry(path).or_default() += 1;
             if let Some(bytes) = size(hit) {

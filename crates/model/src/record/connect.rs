@@ -11,7 +11,7 @@ pub struct Timeline {
     /// The steps in the order of the handshake.
     pub steps: Vec<Step>,
     /// The same handshake from each point of view.
-    pub views: Vec<View>,
+    pub views: Vec<HandshakeView>,
     /// Operations whose every stamp was found.
     pub matched: u64,
     /// Operations left out because a stamp is missing or they were retransmitted.
@@ -39,7 +39,8 @@ pub struct Step {
 
 /// The handshake from one point of view.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct View {
+#[schemars(rename = "View")]
+pub struct HandshakeView {
     /// `client`, `server kernel`, `server process` or `wire`.
     pub name: String,
     /// From what to what.

@@ -43,7 +43,7 @@ pub(super) struct Listeners {
 }
 
 /// What one look showed.
-pub(super) struct Seen {
+pub(super) struct ListenerReading {
     /// All that are followed, by address, port and inode.
     pub listeners: Vec<ListenerState>,
     /// Sockets beyond [`TRACKED_MAX`].
@@ -61,7 +61,7 @@ impl Listeners {
         host: Option<HostDrops>,
         established: Option<u64>,
         interval_s: Option<f64>,
-    ) -> Seen {
+    ) -> ListenerReading {
         let first = self.looks == 0;
         self.looks += 1;
         let parts = self.parts_ended(at_s);
@@ -146,7 +146,7 @@ impl Listeners {
                 listener.deferred_at_most = harmless.is_some_and(|part| part.estimated);
             }
         }
-        Seen { listeners, left_out }
+        ListenerReading { listeners, left_out }
     }
 
     /// Parts of recent peaks that ended since the last look: 0, 1 or more.

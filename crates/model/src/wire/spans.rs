@@ -119,7 +119,7 @@ struct Flow {
     /// A record that may be a closing alert, and the last byte before it.
     alert: Option<Alert>,
     /// Since the last take.
-    seen: Seen,
+    seen: Activity,
 }
 
 /// A record that is a closing alert if the connection ends after it.
@@ -131,7 +131,7 @@ struct Alert {
 
 /// What a connection did since the last take.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Activity {
     active: bool,
     syn_ns: Option<u64>,
     request_ns: Option<u64>,
@@ -312,7 +312,7 @@ impl SpanTracker {
         // The same address and port again: another connection. What the old one did stays in its row.
         if begins && flow.client.isn.is_some_and(|isn| isn != segment.seq) {
             let seen = flow.seen;
-            *flow = Flow { seen: Seen { syn_ns: None, ..seen }, ..Flow::default() };
+            *flow = Flow { seen: Activity { syn_ns: None, ..seen }, ..Flow::default() };
         }
         if carries && !flow.seen.active {
             flow.seen.active = true;

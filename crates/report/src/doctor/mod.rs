@@ -3,9 +3,9 @@
 //! `text` and `html` lay out the words that are put together here.
 
 mod html;
+mod sentences;
 mod text;
 mod view;
-mod words;
 
 use tcptoll_model::doctor::{Examination, Proof};
 

@@ -3,9 +3,9 @@
 use tcptoll_model::diagnosis::{Diagnosis, Severity};
 use tcptoll_model::doctor::{Examination, Proof, ProofVerdict};
 
-use super::words;
+use super::sentences;
 use crate::own::Tone;
-use crate::text::{Page, wrap_phrases};
+use crate::text::{TextPage, wrap_phrases};
 use crate::{TextStyle, clean, findings};
 
 /// Where words begin beside a label.
@@ -17,20 +17,25 @@ const SERVERS_MAX: usize = 8;
 
 /// The whole text of a cleaned examination.
 pub(crate) fn render(examination: &Examination, provable: &[&str], style: TextStyle) -> String {
-    let mut page = Page::new(style);
-    for line in wrap_phrases(&words::place(examination), page.width()) {
+    let mut page = TextPage::new(style);
+    for line in wrap_phrases(&sentences::place(examination), page.width()) {
         page.line(&page.paint(Tone::Dim, &line));
     }
     servers(&mut page, examination);
-    if let Some(cost) = words::cost(examination) {
+    if let Some(cost) = sentences::cost(examination) {
         page.labelled("  cost", INDENT, &cost, Tone::Dim);
     }
     missing(&mut page, examination, false);
     page.blank();
     let found = examination.problems() > 0;
-    page.prose(0, &words::answer(examination), if found { Tone::Bad } else { Tone::Strong });
+    page.prose(0, &sentences::answer(examination), if found { Tone::Bad } else { Tone::Strong });
     if examination.findings.is_empty() {
-        page.labelled("  examined", INDENT, &words::looked_at(examination).join(", "), Tone::Plain);
+        page.labelled(
+            "  examined",
+            INDENT,
+            &sentences::looked_at(examination).join(", "),
+            Tone::Plain,
+        );
         missing(&mut page, examination, true);
     }
     for one in &examination.findings {
@@ -41,15 +46,15 @@ pub(crate) fn render(examination: &Examination, provable: &[&str], style: TextSt
     page.into_text()
 }
 
-fn servers(page: &mut Page, examination: &Examination) {
+fn servers(page: &mut TextPage, examination: &Examination) {
     let servers = &examination.examined.servers;
     if servers.is_empty() {
-        let text = format!("no {} runs here", words::PROGRAMS.replace(" and ", " or "));
+        let text = format!("no {} runs here", sentences::PROGRAMS.replace(" and ", " or "));
         page.labelled("  servers", INDENT, &text, Tone::Dim);
     }
     for (at, server) in servers.iter().take(SERVERS_MAX).enumerate() {
         let label = if at == 0 { "  servers" } else { "" };
-        page.labelled(label, INDENT, &words::server(server), Tone::Dim);
+        page.labelled(label, INDENT, &sentences::server(server), Tone::Dim);
     }
     if servers.len() > SERVERS_MAX {
         let text = format!("and {} more", servers.len() - SERVERS_MAX);
@@ -58,8 +63,8 @@ fn servers(page: &mut Page, examination: &Examination) {
 }
 
 /// What was not looked at, and what to type to have it examined.
-fn missing(page: &mut Page, examination: &Examination, by_design: bool) {
-    let parts = words::missing(examination, by_design);
+fn missing(page: &mut TextPage, examination: &Examination, by_design: bool) {
+    let parts = sentences::missing(examination, by_design);
     let label = |at: usize| if at == 0 { "  unexamined" } else { "" };
     let tone = if by_design { Tone::Plain } else { Tone::Doubt };
     for (at, part) in parts.iter().enumerate() {
@@ -74,9 +79,9 @@ fn missing(page: &mut Page, examination: &Examination, by_design: bool) {
 }
 
 /// `prove`: the command that re-creates it, where the lab can.
-fn finding(page: &mut Page, one: &Diagnosis, prove: Option<Vec<String>>) {
+fn finding(page: &mut TextPage, one: &Diagnosis, prove: Option<Vec<String>>) {
     let tone = if one.severity == Severity::Problem { Tone::Bad } else { Tone::Doubt };
-    let word = format!("{:<INDENT$}", words::severity(one.severity));
+    let word = format!("{:<INDENT$}", sentences::severity(one.severity));
     let rest = clean::shorten(&format!("{} · {}", one.id, one.subject), page.width() - INDENT);
     page.line(&format!("{}{}", page.paint(tone, &word), page.paint(Tone::Strong, &rest)));
     page.prose(2, &one.text, Tone::Strong);
@@ -102,8 +107,8 @@ fn finding(page: &mut Page, one: &Diagnosis, prove: Option<Vec<String>>) {
     }
 }
 
-fn evidence(page: &mut Page, one: &Diagnosis) {
-    let rows = words::evidence(one);
+fn evidence(page: &mut TextPage, one: &Diagnosis) {
+    let rows = sentences::evidence(one);
     let widest = rows.iter().map(|(name, _)| clean::columns(name)).max().unwrap_or(0);
     let column = widest.min(NAMES_MAX);
     for (at, (name, value)) in rows.iter().enumerate() {
@@ -117,7 +122,7 @@ fn evidence(page: &mut Page, one: &Diagnosis) {
 
 /// What the lab showed of a finding.
 pub(crate) fn proof(proof: &Proof, style: TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     let tone = match proof.verdict {
         ProofVerdict::Shown => Tone::Strong,
         ProofVerdict::NotShown | ProofVerdict::NotRun => Tone::Doubt,
@@ -125,7 +130,7 @@ pub(crate) fn proof(proof: &Proof, style: TextStyle) -> String {
     let word = format!("{:<INDENT$}", "proof");
     let about = [proof.finding.as_str(), &proof.subject].into_iter().filter(|one| !one.is_empty());
     let about = about.collect::<Vec<_>>().join(" · ");
-    let rest = format!("{about}: {}", words::verdict(proof.verdict));
+    let rest = format!("{about}: {}", sentences::verdict(proof.verdict));
     let rest = clean::shorten(&rest, page.width() - INDENT);
     page.line(&format!("{word}{}", page.paint(tone, &rest)));
     page.prose(2, &proof.text, Tone::Plain);

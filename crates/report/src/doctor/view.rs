@@ -5,7 +5,7 @@ use tcptoll_model::diagnosis::{Diagnosis, Severity};
 use tcptoll_model::doctor::{Buffers, Examination, Listen, ServerConfig, Sourced, Upstream};
 use tcptoll_model::watch::ListenerState;
 
-use super::words;
+use super::sentences;
 use crate::{findings, number};
 
 /// Servers of a group that are named in a table.
@@ -13,7 +13,7 @@ const MEMBERS_MAX: usize = 8;
 
 /// The page.
 #[derive(Serialize)]
-pub(super) struct View {
+pub(super) struct DoctorPage {
     pub(super) title: String,
     kicker: String,
     answer: String,
@@ -105,20 +105,20 @@ struct Group {
 }
 
 /// Puts the page of a cleaned examination together.
-pub(super) fn build(examination: &Examination, provable: &[&str]) -> View {
+pub(super) fn build(examination: &Examination, provable: &[&str]) -> DoctorPage {
     let examined = &examination.examined;
     let missing = |by_design| {
-        let parts = words::missing(examination, by_design).into_iter();
+        let parts = sentences::missing(examination, by_design).into_iter();
         parts.map(|one| Missing { what: one.what, why: one.why, remedy: one.remedy }).collect()
     };
     let listeners: Vec<Listener> = examined.queues.iter().map(listener).collect();
-    View {
+    DoctorPage {
         title: format!("tcptoll doctor · {}", examination.host),
         kicker: format!("tcptoll doctor · {}", examination.host),
-        answer: words::answer(examination),
+        answer: sentences::answer(examination),
         clean: examination.findings.is_empty(),
-        looked_at: words::looked_at(examination).join(", "),
-        place: words::place(examination).into_iter().skip(1).collect(),
+        looked_at: sentences::looked_at(examination).join(", "),
+        place: sentences::place(examination).into_iter().skip(1).collect(),
         missing: missing(false),
         findings: examination
             .findings
@@ -134,9 +134,9 @@ pub(super) fn build(examination: &Examination, provable: &[&str]) -> View {
         listeners_left_out: examined.listeners.saturating_sub(listeners.len() as u64),
         listeners,
         servers: examined.servers.iter().map(server).collect(),
-        programs: words::PROGRAMS,
+        programs: sentences::PROGRAMS,
         by_design: missing(true),
-        cost: words::cost(examination),
+        cost: sentences::cost(examination),
         time: examination.time.clone(),
         version: examination.tcptoll_version.clone(),
         report_version: examination.report_version,
@@ -158,17 +158,17 @@ fn finding(examination: &Examination, one: &Diagnosis, provable: &[&str]) -> Fin
     let proof = proofs.find(|proof| proof.finding == one.id && proof.subject == one.subject);
     Finding {
         id: one.id.clone(),
-        severity: words::severity(one.severity),
+        severity: sentences::severity(one.severity),
         problem: one.severity == Severity::Problem,
         subject: one.subject.clone(),
         text: one.text.clone(),
-        evidence: words::evidence(one),
+        evidence: sentences::evidence(one),
         fix,
         explain: format!("tcptoll explain {}", one.id),
         prove: (proof.is_none() && provable.contains(&one.id.as_str()))
             .then(|| findings::command(&examination.prove_command(&one.id))),
         proof: proof.map(|proof| Proof {
-            verdict: words::verdict(proof.verdict),
+            verdict: sentences::verdict(proof.verdict),
             shown: proof.verdict == tcptoll_model::doctor::ProofVerdict::Shown,
             text: proof.text.clone(),
             command: findings::command(&proof.command),
@@ -306,7 +306,7 @@ fn time(name: &str, sourced: Option<&Sourced<f64>>, zero: &str) -> Option<[Strin
     let value = if sourced.value == 0.0 {
         zero.to_owned()
     } else {
-        format!("{} s", words::three(sourced.value))
+        format!("{} s", sentences::three(sourced.value))
     };
     Some([name.to_owned(), value, sourced.at.to_string()])
 }

@@ -2,7 +2,7 @@
 
 use super::frame::STYLE;
 use super::picture::Picture;
-use super::view::View;
+use super::view::ReportPage;
 use crate::svg::{Anchor, Screen, Svg, escape};
 
 /// What the page's own style leaves to the page.
@@ -21,7 +21,7 @@ const LETTER: f64 = 7.0;
 const DOT: f64 = 34.0;
 
 /// The picture with its heading and legend, in light and dark. None: the run has none.
-pub(super) fn draw(view: &View) -> Option<String> {
+pub(super) fn draw(view: &ReportPage) -> Option<String> {
     let (title, picture) = view.lead()?;
     let drawn = picture.both_svg().wide();
     let width = Screen::Wide.width();

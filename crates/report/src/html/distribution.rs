@@ -11,7 +11,7 @@ use crate::figures::{self, Primary};
 use crate::number;
 use crate::own::{Answer, Own};
 use crate::run::Run;
-use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
+use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
 
 /// Points of a curve at most; with nine arms twice this is still a small file.
 const POINTS: usize = 160;
@@ -97,7 +97,7 @@ pub(super) fn is_drawn(arm: &Arm, primary: &Primary) -> bool {
 }
 
 /// The picture, or `None` if no arm has the distribution.
-pub(super) fn picture(summary: &Run, primary: &Primary) -> Option<Both> {
+pub(super) fn picture(summary: &Run, primary: &Primary) -> Option<TwoScreens> {
     let answer = special(summary.own, primary);
     let curves = curves(summary, primary);
     if curves.is_empty() {

@@ -6,7 +6,7 @@ use tcptoll_model::record::{Comparison, Verdict};
 use super::plot::{Frame, Plot, Scale};
 use crate::effect::{self, Group};
 use crate::run::Run;
-use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
+use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
 use crate::{clean, figures, number, points, published};
 
 /// Rows of one picture at most; the table below has all.
@@ -35,7 +35,7 @@ pub(super) struct Forest {
     /// What is compared.
     pub(super) title: String,
     /// Both forms.
-    pub(super) both_svg: Both,
+    pub(super) both_svg: TwoScreens,
     /// One sentence that says what to see.
     pub(super) caption: String,
 }

@@ -10,7 +10,7 @@ use super::chart::{self, Chart, Levels, Line, Point};
 use super::plot::{Scale, Span};
 use crate::effect::{self, Group};
 use crate::run::Run;
-use crate::svg::{Both, arm_class, for_both};
+use crate::svg::{TwoScreens, arm_class, for_both};
 use crate::{figures, number, published, rounds};
 
 /// A picture with its title.
@@ -18,7 +18,7 @@ pub(super) struct OverLevels {
     /// `requests per second, over connections`.
     pub(super) title: String,
     /// Both forms.
-    pub(super) both_svg: Both,
+    pub(super) both_svg: TwoScreens,
     /// One sentence that says what to see.
     pub(super) caption: String,
 }

@@ -29,7 +29,7 @@ const FRAME: Frame = Frame { content: include_str!("report.html"), style: "", sc
 
 #[derive(Serialize)]
 struct Views {
-    runs: Vec<view::View>,
+    runs: Vec<view::ReportPage>,
 }
 
 /// The page of one run, or of several with a table of contents.

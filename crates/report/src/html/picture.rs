@@ -6,12 +6,12 @@ use tcptoll_model::record::Arm;
 use super::arm::{ArmName, each_arm, name};
 use crate::own;
 use crate::run::Run;
-use crate::svg::Both;
+use crate::svg::TwoScreens;
 
 /// A picture.
 #[derive(Clone, Serialize)]
 pub(super) struct Picture {
-    both_svg: Both,
+    both_svg: TwoScreens,
     caption: String,
     /// Arms in it, where their colours are named above it.
     legend: Vec<ArmName>,
@@ -19,7 +19,7 @@ pub(super) struct Picture {
 
 impl Picture {
     /// A picture without a legend.
-    pub(super) fn new(both_svg: Both, caption: &str) -> Self {
+    pub(super) fn new(both_svg: TwoScreens, caption: &str) -> Self {
         Self { both_svg, caption: keep_units(caption), legend: Vec::new() }
     }
 
@@ -30,7 +30,7 @@ impl Picture {
     }
 
     /// Drawn for both screens.
-    pub(super) fn both_svg(&self) -> &Both {
+    pub(super) fn both_svg(&self) -> &TwoScreens {
         &self.both_svg
     }
 

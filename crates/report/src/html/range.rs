@@ -5,7 +5,7 @@ use tcptoll_model::record::HistogramSummary;
 use super::plot::{Frame, Plot, Scale};
 use crate::figures::{self, Primary};
 use crate::run::Run;
-use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
+use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
 use crate::{clean, number};
 
 struct Row<'a> {
@@ -24,7 +24,7 @@ fn rows<'a>(summary: &'a Run, primary: &Primary) -> Vec<Row<'a>> {
 }
 
 /// The picture; `None` with fewer than two arms to compare.
-pub(super) fn picture(summary: &Run, primary: &Primary) -> Option<Both> {
+pub(super) fn picture(summary: &Run, primary: &Primary) -> Option<TwoScreens> {
     let rows = rows(summary, primary);
     let label = format!("Median, p99 and maximum of {} per arm", primary.name);
     (rows.len() > 1).then(|| for_both(&label, |screen| draw(&rows, screen)))

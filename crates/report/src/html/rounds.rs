@@ -6,7 +6,7 @@ use tcptoll_model::record::{Arm, Round};
 use super::plot::{self, Frame, Plot, Scale};
 use crate::number::{self, Estimate};
 use crate::run::Run;
-use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
+use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
 use crate::{clean, figures, rounds};
 
 /// More arms than this stand in pictures of their own.
@@ -24,14 +24,14 @@ struct Track<'a> {
 }
 
 /// The picture; `None` if no arm has two rounds.
-pub(super) fn picture(summary: &Run) -> Option<Both> {
+pub(super) fn picture(summary: &Run) -> Option<TwoScreens> {
     let metric = rounds::metric(summary)?;
     let tracks = tracks(summary, metric);
     tracks.iter().any(|track| track.arm.rounds.len() > 1).then_some(())?;
     let unit = rounds::unit(summary, metric);
     let words = summary.specs.words_of_metric(metric);
     let label = format!("{words} of each round in run order");
-    let view = View { tracks, metric, words, unit };
+    let view = RoundsPicture { tracks, metric, words, unit };
     Some(for_both(
         &label,
         |screen| {
@@ -50,7 +50,7 @@ fn tracks<'a>(summary: &'a Run, metric: &str) -> Vec<Track<'a>> {
     summary.arms.iter().enumerate().filter_map(track).collect()
 }
 
-struct View<'a> {
+struct RoundsPicture<'a> {
     tracks: Vec<Track<'a>>,
     metric: &'a str,
     /// The metric in words.
@@ -58,7 +58,7 @@ struct View<'a> {
     unit: &'a str,
 }
 
-impl View<'_> {
+impl RoundsPicture<'_> {
     fn together(&self) -> bool {
         let means = || self.tracks.iter().filter_map(|track| track.mean);
         let (least, most) = (means().fold(f64::INFINITY, f64::min), means().fold(0.0, f64::max));
@@ -234,6 +234,7 @@ impl View<'_> {
 pub(super) fn caption(summary: &Run) -> String {
     let Some(metric) = rounds::metric(summary) else { return String::new() };
     let unit = rounds::unit(summary, metric);
+
     let words = summary.specs.words_of_metric(metric);
-    View { tracks: tracks(summary, metric), metric, words, unit }.caption()
+    RoundsPicture { tracks: tracks(summary, metric), metric, words, unit }.caption()
 }

@@ -3,11 +3,11 @@
 use tcptoll_model::record::Series;
 
 use super::plot::{self, Frame, Plot, Scale};
-use crate::svg::{Both, Screen, Svg, for_both};
+use crate::svg::{Screen, Svg, TwoScreens, for_both};
 use crate::{figures, number};
 
 /// The picture of `what`, a latency; `None` with fewer than two points.
-pub(super) fn picture(series: &Series, what: &str, class: &str, arm: &str) -> Option<Both> {
+pub(super) fn picture(series: &Series, what: &str, class: &str, arm: &str) -> Option<TwoScreens> {
     let label = format!("{} of {arm} over the run", figures::capital(what));
     (series.points.len() > 1).then(|| for_both(&label, |screen| draw(series, what, class, screen)))
 }

@@ -16,12 +16,12 @@ use super::{counted, distribution, forest, levels, range, series, table};
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
 use crate::run::Run;
-use crate::svg::{Both, arm_class};
+use crate::svg::{TwoScreens, arm_class};
 use crate::{clean, columns, effect, findings, points, published, rounds};
 
 /// The page.
 #[derive(Serialize)]
-pub(super) struct View {
+pub(super) struct ReportPage {
     experiment: String,
     study: Option<String>,
     question: String,
@@ -118,7 +118,7 @@ struct Titled {
 }
 
 impl Titled {
-    fn new(title: String, both_svg: Both, caption: &str) -> Self {
+    fn new(title: String, both_svg: TwoScreens, caption: &str) -> Self {
         Self { title, picture: Picture::new(both_svg, caption) }
     }
 
@@ -163,7 +163,7 @@ struct AdviceView {
     proof: Option<String>,
 }
 
-impl View {
+impl ReportPage {
     /// The picture that the page begins with, and its heading.
     pub(super) fn lead(&self) -> Option<(&str, &Picture)> {
         let with_question = |one| (self.question.as_str(), one);
@@ -179,7 +179,7 @@ impl View {
 }
 
 /// The page of a cleaned summary.
-pub(super) fn build(summary: &Run) -> View {
+pub(super) fn build(summary: &Run) -> ReportPage {
     let primary = figures::primary(summary);
     let leads = (summary.own.leads)(summary);
     let over_levels = levels::of_metric(summary).filter(|_| !leads).map(Titled::from);
@@ -221,7 +221,7 @@ pub(super) fn build(summary: &Run) -> View {
         .map(|table| Further { title: table.title, table: table::fill(summary, &table) });
     let further = further.filter(|further| !further.table.is_empty()).collect();
     let maker = Maker { summary, lead: of_own.clone().filter(|_| first != First::Own) };
-    View {
+    ReportPage {
         experiment: summary.experiment.clone(),
         study: summary.study.clone(),
         question: summary.question.clone(),

@@ -84,9 +84,9 @@ impl From<f64> for Value {
 
 /// All families of a page.
 #[derive(Debug)]
-struct Page(Vec<Family>);
+struct Families(Vec<Family>);
 
-impl Collector for Page {
+impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         for family in self.0.iter().filter(|family| !family.samples.is_empty()) {
             let kind = match family.kind {
@@ -124,7 +124,7 @@ fn sample(metric: &mut MetricEncoder<'_>, kind: Kind, value: Value) -> std::fmt:
 /// The page in `OpenMetrics` 1.0.
 pub(super) fn openmetrics(families: Vec<Family>) -> String {
     let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(Page(families)));
+    registry.register_collector(Box::new(Families(families)));
     let mut page = String::new();
     text::encode(&mut page, &registry).expect("a String takes everything that is written to it");
     page

@@ -4,7 +4,7 @@ use tcptoll_model::experiments::column::{Form, Show, metric_of};
 use tcptoll_model::record::Arm;
 
 use super::names::Names;
-use super::{Page, Tone};
+use super::{TextPage, Tone};
 use crate::columns::{self, Kind};
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::ABSENT;
@@ -18,7 +18,7 @@ const NAME: [usize; 4] = [32, 24, 18, 12];
 const SHARED: usize = 18;
 
 /// The tables, or what the experiment shows in their place.
-pub(super) fn write(page: &mut Page, summary: &Run) {
+pub(super) fn write(page: &mut TextPage, summary: &Run) {
     if summary.arms.is_empty() {
         page.line("  no arm was measured");
         return;
@@ -35,7 +35,7 @@ pub(super) fn write(page: &mut Page, summary: &Run) {
 }
 
 /// What an experiment shows of its own.
-fn write_blocks(page: &mut Page, summary: &Run, blocks: Vec<Block>) {
+fn write_blocks(page: &mut TextPage, summary: &Run, blocks: Vec<Block>) {
     for block in blocks {
         match block {
             Block::Blank => page.blank(),
@@ -150,7 +150,7 @@ fn with_unit(run: &[columns::Column], arms: &[&Arm]) -> Vec<Laid> {
 }
 
 /// Parts that stay together, in one table where the width allows it, else in as many as it takes.
-fn in_parts(page: &mut Page, summary: &Run, table: columns::Table) {
+fn in_parts(page: &mut TextPage, summary: &Run, table: columns::Table) {
     // What stands in the table of rounds, with its interval, is not said again.
     let in_rounds = summary.rounds.as_ref().and_then(|_| metric_of(summary));
     let table = table.without(in_rounds);

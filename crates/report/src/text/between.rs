@@ -3,7 +3,7 @@
 
 use tcptoll_model::record::{Comparison, Passport, PlaceKind, Resolved, Verdict, WarningEntry};
 
-use super::{Page, wrap_phrases};
+use super::{TextPage, wrap_phrases};
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
 use crate::own::{NONE, Tone};
@@ -22,7 +22,7 @@ pub(crate) struct Runs<'a> {
 
 /// The whole text.
 pub(crate) fn render(runs: &Runs<'_>, style: TextStyle) -> String {
-    let mut page = Page { out: String::new(), style };
+    let mut page = TextPage { out: String::new(), style };
     names(&mut page, runs);
     page.blank();
     page.prose(0, &answer(runs), Tone::Strong);
@@ -45,7 +45,7 @@ pub(crate) fn render(runs: &Runs<'_>, style: TextStyle) -> String {
 }
 
 /// Which run is A and which is B.
-fn names(page: &mut Page, runs: &Runs<'_>) {
+fn names(page: &mut TextPage, runs: &Runs<'_>) {
     for (letter, name, run) in [("A", runs.a_name, runs.a), ("B", runs.b_name, runs.b)] {
         let mut words = vec![run.experiment.clone()];
         words.extend(run.study.clone());
@@ -111,7 +111,7 @@ fn answer(runs: &Runs<'_>) -> String {
 }
 
 /// What differs between the machines and the commands.
-fn differences(page: &mut Page, runs: &Runs<'_>) {
+fn differences(page: &mut TextPage, runs: &Runs<'_>) {
     let (a, b) = (facts(runs.a), facts(runs.b));
     let rows: Vec<(&str, &str, &str)> = a
         .iter()
@@ -220,7 +220,7 @@ fn place(run: &Run) -> String {
 }
 
 /// Both values of each arm, ratio, interval and verdict; a table per metric.
-fn tables(page: &mut Page, runs: &Runs<'_>) {
+fn tables(page: &mut TextPage, runs: &Runs<'_>) {
     let mut metrics: Vec<&str> = Vec::new();
     for c in runs.comparisons {
         if !metrics.contains(&c.metric.as_str()) {
@@ -248,7 +248,7 @@ fn tables(page: &mut Page, runs: &Runs<'_>) {
     page.prose(2, &note, Tone::Dim);
 }
 
-fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
+fn table(page: &mut TextPage, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
     let names: Vec<&str> = rows.iter().map(|c| c.a.as_str()).collect();
     let column = |run: &Run, name: fn(&Comparison) -> &str| -> Vec<String> {
         let figure = |c: &&Comparison| {
@@ -304,7 +304,7 @@ fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
 }
 
 /// Each name on a line of its own, its figures on the next.
-fn below_names(page: &mut Page, head: &str, names: &[&str], mut columns: Vec<Column>) {
+fn below_names(page: &mut TextPage, head: &str, names: &[&str], mut columns: Vec<Column>) {
     columns[0].gap = 4;
     let lines = lay_out(columns);
     page.prose(2, head, Tone::Strong);

@@ -4,7 +4,7 @@
 use tcptoll_model::experiments::names::Specs;
 use tcptoll_model::record::{Comparison, Verdict};
 
-use super::Page;
+use super::TextPage;
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::own::Tone;
 use crate::run::Run;
@@ -17,7 +17,7 @@ const LISTED: usize = 12;
 pub(super) const STRIP: usize = 17;
 
 /// All comparisons, grouped by metric and levels.
-pub(super) fn write(page: &mut Page, summary: &Run) {
+pub(super) fn write(page: &mut TextPage, summary: &Run) {
     let all = &summary.comparisons;
     if points::are_units(summary) {
         for c in all {
@@ -49,7 +49,7 @@ pub(super) fn write(page: &mut Page, summary: &Run) {
 }
 
 /// A comparison over vantage points, and each point.
-fn by_point(page: &mut Page, c: &Comparison, specs: Specs) {
+fn by_point(page: &mut TextPage, c: &Comparison, specs: Specs) {
     page.blank();
     let metric = specs.words_of_metric(&c.metric);
     let levels = effect::levels(&c.per);
@@ -63,7 +63,7 @@ fn by_point(page: &mut Page, c: &Comparison, specs: Specs) {
 }
 
 /// One below the other, in whole words.
-fn list(page: &mut Page, rows: &[&Comparison], specs: Specs) {
+fn list(page: &mut TextPage, rows: &[&Comparison], specs: Specs) {
     for c in rows {
         let (mut a, mut b) = (clean::shorten(&c.a, 30), clean::shorten(&c.b, 30));
         // Two names of one look say nothing; whole ones are wrapped.
@@ -76,7 +76,7 @@ fn list(page: &mut Page, rows: &[&Comparison], specs: Specs) {
 }
 
 /// One line each: arms or level, ratio, interval, a drawing and the difference where there is room.
-fn table(page: &mut Page, rows: &[&Comparison], per: bool, specs: Specs) {
+fn table(page: &mut TextPage, rows: &[&Comparison], per: bool, specs: Specs) {
     let cells =
         |text: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| text(c)).collect::<Vec<_>>();
     let names = |width: usize| -> Vec<Column> {

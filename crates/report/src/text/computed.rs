@@ -6,7 +6,7 @@
 
 use tcptoll_model::record::Advice;
 
-use super::Page;
+use super::TextPage;
 use crate::TextStyle;
 use crate::own::Tone;
 
@@ -15,7 +15,7 @@ const INDENT: usize = 10;
 
 /// Each setting with its price and its undo.
 pub(crate) fn render(all: &[Advice], style: TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     for advice in all {
         page.labelled("computed", INDENT, &advice.change, Tone::Strong);
         page.labelled("  costs", INDENT, &advice.cost, Tone::Plain);

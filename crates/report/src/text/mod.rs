@@ -24,12 +24,12 @@ use crate::{TextStyle, clean, figures, findings, number, points, published};
 const PROSE_MAX: usize = 110;
 
 /// The text so far.
-pub(crate) struct Page {
+pub(crate) struct TextPage {
     out: String,
     style: TextStyle,
 }
 
-impl Page {
+impl TextPage {
     /// An empty one.
     pub(crate) fn new(style: TextStyle) -> Self {
         Self { out: String::new(), style }
@@ -124,7 +124,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 
 /// The whole text of a cleaned summary.
 pub(crate) fn render(summary: &Run, record: Option<&Path>, style: TextStyle) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     place(&mut page, summary, record);
     // A forecast comes before what happened.
     for line in
@@ -168,7 +168,7 @@ pub(crate) fn render(summary: &Run, record: Option<&Path>, style: TextStyle) -> 
 }
 
 /// Kind of place and link to the left, the record to the right if there is room.
-fn place(page: &mut Page, summary: &Run, record: Option<&Path>) {
+fn place(page: &mut TextPage, summary: &Run, record: Option<&Path>) {
     let record = record.map(|path| {
         let path = clean::line(&path.display().to_string());
         format!("record {}", clean::shorten(&path, page.width() - 7))
@@ -210,7 +210,7 @@ pub(crate) fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
 }
 
 /// Errors by class and what kernel and wire counted, where it is not as it should be.
-fn trouble(page: &mut Page, summary: &Run) {
+fn trouble(page: &mut TextPage, summary: &Run) {
     for arm in &summary.arms {
         let errors = findings::errors(arm);
         let counted = findings::trouble(arm, summary.own);
@@ -237,7 +237,7 @@ fn trouble(page: &mut Page, summary: &Run) {
     }
 }
 
-fn beside_published(page: &mut Page, summary: &Run) {
+fn beside_published(page: &mut TextPage, summary: &Run) {
     use layout::{Align, Column};
     let rows = published::beside_ours(summary);
     if rows.is_empty() {
@@ -267,7 +267,7 @@ fn beside_published(page: &mut Page, summary: &Run) {
 }
 
 /// Causes with their evidence, advice with its price, warnings.
-fn explain(page: &mut Page, summary: &Run) {
+fn explain(page: &mut TextPage, summary: &Run) {
     if !(summary.causes.is_empty() && summary.advice.is_empty() && summary.warnings.is_empty()) {
         page.blank();
     }
@@ -302,7 +302,7 @@ fn explain(page: &mut Page, summary: &Run) {
     }
 }
 
-fn next(page: &mut Page, summary: &Run) {
+fn next(page: &mut TextPage, summary: &Run) {
     if summary.next.is_empty() {
         return;
     }

@@ -3,7 +3,7 @@
 
 use tcptoll_model::record::{Arm, Comparison};
 
-use super::Page;
+use super::TextPage;
 use super::comparisons::{Ruler, STRIP};
 use super::names::Names;
 use crate::layout::{Align, Column, Lines, lay_out};
@@ -19,7 +19,7 @@ const SPARK: [usize; 2] = [30, 12];
 const NAME: [usize; 5] = [34, 28, 22, 16, 12];
 
 /// The table; nothing without rounds.
-pub(super) fn write(page: &mut Page, summary: &Run) {
+pub(super) fn write(page: &mut TextPage, summary: &Run) {
     let Some(metric) = rounds::metric(summary).filter(|_| rounds::any(summary)) else { return };
     let Some(range) = rounds::range(summary, metric) else { return };
     let own = |spark: usize| of_arms(summary, metric, range, rounds::per_mark(summary, spark));
@@ -122,7 +122,7 @@ fn against(summary: &Run, metric: &str) -> Vec<Column> {
 }
 
 /// Why the run ended, and what came before it.
-pub(super) fn ending(page: &mut Page, summary: &Run) {
+pub(super) fn ending(page: &mut TextPage, summary: &Run) {
     let ending = rounds::ending(summary);
     let (noun, answers) = (columns::noun(summary), figures::answers(summary));
     let warmups: Vec<(&str, String)> = summary

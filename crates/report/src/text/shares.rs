@@ -2,7 +2,7 @@
 
 use tcptoll_model::record::{Point, PointArm};
 
-use super::Page;
+use super::TextPage;
 use crate::layout::{Align, Column, lay_out};
 use crate::number::{self, ABSENT, Estimate};
 use crate::own::Tone;
@@ -13,7 +13,7 @@ use crate::{clean, points, rounds};
 const NAME: usize = 24;
 
 /// A row per point, or per point and arm; nothing where the points shared no load.
-pub(super) fn write(page: &mut Page, summary: &Run) {
+pub(super) fn write(page: &mut TextPage, summary: &Run) {
     let Some(shared) = summary.points.as_ref().filter(|points| points.split.is_some()) else {
         return;
     };

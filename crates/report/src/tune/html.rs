@@ -3,10 +3,10 @@
 use serde::Serialize;
 use tcptoll_model::tune::found::Found;
 
-use super::{picture, words};
+use super::{picture, sentences};
 use crate::html::{COPY, Frame};
 use crate::number;
-use crate::svg::Both;
+use crate::svg::TwoScreens;
 
 const FRAME: Frame =
     Frame { content: include_str!("page.html"), style: include_str!("page.css"), script: COPY };
@@ -19,10 +19,10 @@ pub(crate) fn render(found: &Found, original: &Found) -> String {
 
 /// Words and tables of the page.
 #[derive(Serialize)]
-struct View {
+struct TunePage {
     title: String,
     answer: String,
-    picture: Option<Both>,
+    picture: Option<TwoScreens>,
     sought: &'static str,
     place: Vec<String>,
     load: Vec<String>,
@@ -55,9 +55,9 @@ struct TableRow {
     chosen: bool,
 }
 
-fn view(found: &Found) -> View {
+fn view(found: &Found) -> TunePage {
     let snippet = found.snippet.as_ref();
-    let row = |row: words::Row| TableRow {
+    let row = |row: sentences::Row| TableRow {
         chosen: row.chosen,
         cells: vec![
             row.timeout,
@@ -82,21 +82,21 @@ fn view(found: &Found) -> View {
             stage.record.clone().unwrap_or_else(|| number::ABSENT.to_owned()),
         ]
     };
-    View {
+    TunePage {
         title: format!("tcptoll tune · {}", found.server.name()),
         answer: found.answer(),
         picture: picture::held(found),
         sought: found.sought(),
-        place: words::place(found),
-        load: words::load(found),
-        log: words::log(found),
-        search: words::search(found),
+        place: sentences::place(found),
+        load: sentences::load(found),
+        log: sentences::log(found),
+        search: sentences::search(found),
         seed: found.seed,
-        knee: words::knee(found),
+        knee: sentences::knee(found),
         workers: found.server.workers(),
-        rows: words::rows(found).into_iter().map(row).collect(),
-        compared: words::compared(found),
-        compared_note: words::compared_note(found),
+        rows: sentences::rows(found).into_iter().map(row).collect(),
+        compared: sentences::compared(found),
+        compared_note: sentences::compared_note(found),
         behind: found.behind.as_ref().map(|behind| behind.words(found.server)),
         behind_broken: found.behind.as_ref().is_some_and(|behind| !behind.holds),
         proof: found.proof.as_ref().map(|proof| format!("{}: {}", proof.url, proof.text)),
@@ -108,7 +108,7 @@ fn view(found: &Found) -> View {
         undo: snippet.map_or_else(String::new, |snippet| snippet.undo.join("\n")),
         cost: snippet.map_or_else(String::new, |snippet| snippet.cost.clone()),
         stages: found.stages.iter().map(stage).collect(),
-        notes: words::notes(found),
+        notes: sentences::notes(found),
         doubts: found.doubts.clone(),
         time: found.started_at.clone(),
         version: found.tcptoll_version.clone(),

@@ -4,10 +4,10 @@
 
 mod html;
 mod picture;
+mod sentences;
 #[cfg(test)]
 mod tests;
 mod text;
-mod words;
 
 use tcptoll_model::tune::found::Found;
 

@@ -6,14 +6,14 @@ use tcptoll_model::units::{human_bytes, human_us};
 
 use crate::html::plot::{Frame, Plot, Scale, log_note};
 use crate::number;
-use crate::svg::{Anchor, Both, Screen, Svg, for_both};
+use crate::svg::{Anchor, Screen, Svg, TwoScreens, for_both};
 
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 62.0;
 const BELOW: f64 = 42.0;
 
 /// p95 by workers held. None: there is nothing to compare.
-pub(super) fn held(found: &Found) -> Option<Both> {
+pub(super) fn held(found: &Found) -> Option<TwoScreens> {
     let cells: Vec<(&Cell, f64)> =
         found.cells.iter().filter_map(|cell| Some((cell, cell.page_us_p95?))).collect();
     if cells.len() < 2 {

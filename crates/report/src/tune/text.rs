@@ -3,11 +3,11 @@
 use tcptoll_model::tune::cell::Cell;
 use tcptoll_model::tune::found::Found;
 
-use super::words;
+use super::sentences;
 use crate::TextStyle;
 use crate::layout::{Align, Column, lay_out};
 use crate::own::Tone;
-use crate::text::{Page, wrap_phrases};
+use crate::text::{TextPage, wrap_phrases};
 
 /// Where words begin next to a label.
 const INDENT: usize = 14;
@@ -23,15 +23,15 @@ const BAR_MIN: usize = 6;
 
 /// The whole text of a cleaned search.
 pub(crate) fn render(found: &Found, style: TextStyle) -> String {
-    let mut page = Page::new(style);
-    for line in wrap_phrases(&words::place(found), page.width()) {
+    let mut page = TextPage::new(style);
+    for line in wrap_phrases(&sentences::place(found), page.width()) {
         page.line(&page.paint(Tone::Dim, &line));
     }
-    page.labelled("  load", INDENT, &words::load(found).join(", "), Tone::Dim);
-    if let Some(log) = words::log(found) {
+    page.labelled("  load", INDENT, &sentences::load(found).join(", "), Tone::Dim);
+    if let Some(log) = sentences::log(found) {
         page.labelled("  log", INDENT, &log, Tone::Dim);
     }
-    page.labelled("  search", INDENT, &words::search(found), Tone::Dim);
+    page.labelled("  search", INDENT, &sentences::search(found), Tone::Dim);
     page.blank();
     let refuses = found.chosen().is_none_or(Cell::refuses);
     page.prose(0, &found.answer(), if refuses { Tone::Bad } else { Tone::Strong });
@@ -49,7 +49,7 @@ pub(crate) fn render(found: &Found, style: TextStyle) -> String {
     page.blank();
     table(&mut page, found);
     curve(&mut page, found);
-    if let Some(knee) = words::knee(found) {
+    if let Some(knee) = sentences::knee(found) {
         page.labelled("  knee", INDENT, &knee, Tone::Plain);
     }
     notes(&mut page, found);
@@ -60,7 +60,7 @@ pub(crate) fn render(found: &Found, style: TextStyle) -> String {
     }
     doubts(&mut page, found);
     snippet(&mut page, found);
-    for (at, [command, why]) in words::next(found).iter().enumerate() {
+    for (at, [command, why]) in sentences::next(found).iter().enumerate() {
         if at == 0 {
             page.blank();
         }
@@ -71,12 +71,12 @@ pub(crate) fn render(found: &Found, style: TextStyle) -> String {
     page.into_text()
 }
 
-fn table(page: &mut Page, found: &Found) {
-    let rows = words::rows(found);
-    let column = |head: &str, align, text: fn(&words::Row) -> String| {
+fn table(page: &mut TextPage, found: &Found) {
+    let rows = sentences::rows(found);
+    let column = |head: &str, align, text: fn(&sentences::Row) -> String| {
         Column::new(head, align, rows.iter().map(text).collect())
     };
-    let mark = |row: &words::Row| (if row.chosen { "→" } else { " " }).to_owned();
+    let mark = |row: &sentences::Row| (if row.chosen { "→" } else { " " }).to_owned();
     let mut columns = vec![
         column("", Align::Left, mark).gap(0),
         column("timeout", Align::Right, |row| row.timeout.clone()).gap(1),
@@ -97,7 +97,7 @@ fn table(page: &mut Page, found: &Found) {
 }
 
 /// p95 by what is held: a bar for each cell, by the workers that it held.
-fn curve(page: &mut Page, found: &Found) {
+fn curve(page: &mut TextPage, found: &Found) {
     let mut cells: Vec<_> =
         found.cells.iter().filter_map(|cell| Some((cell, cell.page_us_p95?))).collect();
     cells.sort_by(|a, b| a.0.workers_held_mean.total_cmp(&b.0.workers_held_mean));
@@ -118,7 +118,8 @@ fn curve(page: &mut Page, found: &Found) {
     page.coloured(&head, Tone::Dim);
     let names: Vec<String> =
         cells.iter().map(|(cell, _)| cell.setting.name(found.server)).collect();
-    let rows: Vec<words::Row> = cells.iter().map(|(cell, _)| words::row(cell, false)).collect();
+    let rows: Vec<sentences::Row> =
+        cells.iter().map(|(cell, _)| sentences::row(cell, false)).collect();
     let lines = lay_out(vec![
         Column::new("", Align::Right, rows.iter().map(|row| row.held.clone()).collect()),
         Column::new("", Align::Right, rows.iter().map(|row| row.memory.clone()).collect()),
@@ -134,8 +135,8 @@ fn curve(page: &mut Page, found: &Found) {
     }
 }
 
-fn compared(page: &mut Page, found: &Found) {
-    let compared = words::compared(found);
+fn compared(page: &mut TextPage, found: &Found) {
+    let compared = sentences::compared(found);
     if compared.is_empty() {
         return;
     }
@@ -145,19 +146,19 @@ fn compared(page: &mut Page, found: &Found) {
         page.prose(2, &format!("{name} ({setting})"), Tone::Plain);
         page.labelled("", 4, &verdict, Tone::Strong);
     }
-    if let Some(note) = words::compared_note(found) {
+    if let Some(note) = sentences::compared_note(found) {
         page.prose(2, &note, Tone::Dim);
     }
 }
 
-fn notes(page: &mut Page, found: &Found) {
-    let notes = words::notes(found);
+fn notes(page: &mut TextPage, found: &Found) {
+    let notes = sentences::notes(found);
     for (at, note) in notes.iter().enumerate() {
         page.labelled(if at == 0 { "  causes" } else { "" }, INDENT, note, Tone::Plain);
     }
 }
 
-fn doubts(page: &mut Page, found: &Found) {
+fn doubts(page: &mut TextPage, found: &Found) {
     if !found.doubts.is_empty() {
         page.blank();
     }
@@ -167,7 +168,7 @@ fn doubts(page: &mut Page, found: &Found) {
 }
 
 /// The lines of the configuration, in one piece, so that they can be copied.
-fn snippet(page: &mut Page, found: &Found) {
+fn snippet(page: &mut TextPage, found: &Found) {
     let Some(snippet) = &found.snippet else { return };
     page.blank();
     page.coloured(&format!("configuration for {}", snippet.distribution.words()), Tone::Dim);

@@ -1,10 +1,10 @@
 //! The record of a watch in an issue.
 
-use super::View;
+use super::CleanReview;
 use super::tables::{self, Table};
 use crate::markdown::{code, escape, table};
 
-pub(super) fn render(view: &View<'_>) -> String {
+pub(super) fn render(view: &CleanReview<'_>) -> String {
     let [verdict, more] = tables::answer(view);
     let mut page = format!("### {}\n\n{}\n", escape(&verdict), escape(&more));
     page.push_str(&format!("\n{}\n", escape(&tables::place(view).join(" · "))));

@@ -32,19 +32,19 @@ pub struct Watched<'a> {
 }
 
 /// A cleaned review with its clock.
-struct View<'a> {
+struct CleanReview<'a> {
     review: Review,
     clock: &'a Clock,
     /// Whether times need their date.
     days: bool,
 }
 
-impl View<'_> {
-    fn new<'a>(watched: &'a Watched<'_>) -> Result<View<'a>, serde_json::Error> {
+impl CleanReview<'_> {
+    fn new<'a>(watched: &'a Watched<'_>) -> Result<CleanReview<'a>, serde_json::Error> {
         let review = clean::copy(watched.review)?;
         let clock = &watched.clock;
         let days = clock.day(0.0) != clock.day(review.lasted_s);
-        Ok(View { review, clock, days })
+        Ok(CleanReview { review, clock, days })
     }
 
     /// The time of day of a moment of the watch.
@@ -58,7 +58,7 @@ impl View<'_> {
 /// As [`text()`](crate::text()), it ends with a line feed and holds no control character of the record's own.
 #[must_use]
 pub fn watch_text(watched: &Watched<'_>, style: TextStyle) -> String {
-    match View::new(watched) {
+    match CleanReview::new(watched) {
         Ok(view) => text::render(&view, watched.record, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -67,7 +67,7 @@ pub fn watch_text(watched: &Watched<'_>, style: TextStyle) -> String {
 /// The record of a watch as GitHub-flavoured Markdown.
 #[must_use]
 pub fn watch_markdown(watched: &Watched<'_>) -> String {
-    match View::new(watched) {
+    match CleanReview::new(watched) {
         Ok(view) => markdown::render(&view),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
@@ -76,7 +76,7 @@ pub fn watch_markdown(watched: &Watched<'_>) -> String {
 /// The record of a watch as one self-contained HTML file, as [`html`](crate::html()).
 #[must_use]
 pub fn watch_html(watched: &Watched<'_>, series: &Series) -> String {
-    match View::new(watched) {
+    match CleanReview::new(watched) {
         Ok(view) => page::render(&view, watched.review, series),
         Err(error) => crate::html::cannot_show(&error),
     }

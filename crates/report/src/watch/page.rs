@@ -5,7 +5,7 @@ use tcptoll_model::watch::review::{Review, Series};
 
 use super::pictures::{self, Picture};
 use super::tables::{self, Table};
-use super::{View, clean};
+use super::{CleanReview, clean};
 use crate::html::Frame;
 use crate::number::{self, whole};
 
@@ -13,7 +13,7 @@ const FRAME: Frame =
     Frame { content: include_str!("page.html"), style: include_str!("page.css"), script: "" };
 
 #[derive(Serialize)]
-struct Page {
+struct WatchPage {
     title: String,
     answer: [String; 2],
     doubts: Vec<String>,
@@ -62,12 +62,12 @@ struct OfSubject {
 }
 
 /// `original` is embedded as data.
-pub(super) fn render(view: &View<'_>, original: &Review, series: &Series) -> String {
+pub(super) fn render(view: &CleanReview<'_>, original: &Review, series: &Series) -> String {
     let page = build(view, original, series);
     FRAME.page(&page.title, &page, &[original])
 }
 
-fn build(view: &View<'_>, original: &Review, series: &Series) -> Page {
+fn build(view: &CleanReview<'_>, original: &Review, series: &Series) -> WatchPage {
     let review = &view.review;
     let raw: Vec<String> = original.destinations.iter().map(|one| one.to.clone()).collect();
     let all = [
@@ -79,7 +79,7 @@ fn build(view: &View<'_>, original: &Review, series: &Series) -> Page {
     ];
     let command: Vec<String> =
         review.command.iter().map(|word| tcptoll_model::shell::argument(word)).collect();
-    Page {
+    WatchPage {
         title: format!("tcptoll watch: {}", tables::answer(view)[0]),
         answer: tables::answer(view),
         doubts: tables::doubts(view),

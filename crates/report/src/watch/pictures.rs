@@ -11,23 +11,23 @@ use tcptoll_model::watch::{DATA_RETRANSMITTED, Interval};
 
 use self::chart::{Chart, Line, Step};
 pub(super) use self::timeline::{anchor, timeline};
-use super::View;
+use super::CleanReview;
 use super::tables::{self, many};
-use crate::svg::Both;
+use crate::svg::TwoScreens;
 use crate::{clean, number};
 
 /// A picture on the page.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Picture {
     title: String,
-    both_svg: Both,
+    both_svg: TwoScreens,
     caption: String,
     /// Whether it is shown only when it is asked for.
     folded: bool,
 }
 
 /// All pictures that have something to show, but the timeline.
-pub(super) fn all(view: &View<'_>, series: &Series, raw: &[String]) -> Vec<Picture> {
+pub(super) fn all(view: &CleanReview<'_>, series: &Series, raw: &[String]) -> Vec<Picture> {
     let points = &series.points;
     let mut pictures = queues(view, series);
     pictures.extend(dropped(view, points));
@@ -43,7 +43,7 @@ fn count_tick(value: f64) -> String {
 }
 
 /// The accept queue of each of the busiest listeners, and its limit.
-fn queues(view: &View<'_>, series: &Series) -> Vec<Picture> {
+fn queues(view: &CleanReview<'_>, series: &Series) -> Vec<Picture> {
     let mut pictures = Vec::new();
     for (place, limits) in &series.limits {
         let Some(listener) = view.review.listeners.get(*place as usize) else { continue };
@@ -107,7 +107,7 @@ fn queue_caption(listener: &ListenerReview, near: bool) -> String {
 }
 
 /// What listeners dropped, per second.
-fn dropped(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
+fn dropped(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture> {
     let any = ["overflows", "drops"].iter().any(|key| view.review.counts.get(*key) > Some(&0));
     let joined = points.iter().any(|point| point.looks > 1);
     let mut lines = rates(points, "drops", "dropped by listeners", "a1 under", joined);
@@ -151,7 +151,7 @@ fn rates(points: &[Interval], key: &str, name: &str, class: &str, joined: bool) 
 }
 
 /// Local ports left to the busiest destinations.
-fn ports(view: &View<'_>, points: &[Interval], raw: &[String]) -> Option<Picture> {
+fn ports(view: &CleanReview<'_>, points: &[Interval], raw: &[String]) -> Option<Picture> {
     let destinations = view.review.destinations.iter().zip(raw).take(8);
     let lines = destinations.enumerate().filter(|(_, (one, _))| one.ports_left.is_some()).map(
         |(at, (one, raw))| {
@@ -200,7 +200,7 @@ fn ports(view: &View<'_>, points: &[Interval], raw: &[String]) -> Option<Picture
     Some(chart.picture("Local ports left by destination".into(), caption, false))
 }
 
-fn sockets(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
+fn sockets(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture> {
     let levels = &view.review.levels;
     levels.sockets.or(levels.time_wait)?;
     let as_f64 = |value: Option<u64>| value.map(|value| value as f64);
@@ -219,7 +219,7 @@ fn sockets(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
     Some(chart.picture("Sockets".into(), caption, false))
 }
 
-fn retransmitted(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
+fn retransmitted(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture> {
     let again = tables::figure(&view.review, DATA_RETRANSMITTED).filter(|n| *n > 0)?;
     let sent = tables::figure(&view.review, "segments_out").unwrap_or(0);
     let joined = points.iter().any(|point| point.looks > 1);
@@ -240,7 +240,7 @@ fn retransmitted(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
     Some(chart.picture("Retransmissions".into(), caption, false))
 }
 
-fn memory(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
+fn memory(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture> {
     let most = view.review.levels.memory_bytes?;
     let bytes = |point: &Interval| point.levels.memory_bytes.map(|bytes| bytes as f64);
     let mut lines = vec![line("TCP memory", "a5", points, bytes, true)];

@@ -6,7 +6,7 @@ use tcptoll_model::diagnosis::Severity;
 use tcptoll_model::watch::review::{Episode, ListenerReview, Review};
 use tcptoll_model::watch::{DATA_RETRANSMITTED, Process};
 
-use super::View;
+use super::CleanReview;
 use crate::number::{self, ABSENT, duration, three, whole};
 
 /// A table of words and figures.
@@ -24,7 +24,7 @@ pub(super) struct Table {
 const ROWS_MAX: usize = 40;
 
 /// The watch in a line: where, when, how long.
-pub(super) fn place(view: &View<'_>) -> Vec<String> {
+pub(super) fn place(view: &CleanReview<'_>) -> Vec<String> {
     let Review { host, lasted_s, looks, .. } = &view.review;
     let clock = view.clock;
     let until = if view.days { view.at(*lasted_s) } else { clock.text(*lasted_s, false) };
@@ -65,7 +65,7 @@ fn longest(review: &Review) -> Option<&Episode> {
 }
 
 /// The verdict in one sentence, and what goes with it.
-pub(super) fn answer(view: &View<'_>) -> [String; 2] {
+pub(super) fn answer(view: &CleanReview<'_>) -> [String; 2] {
     let review = &view.review;
     let lasted = match review.looks {
         1 => "at the only look".to_owned(),
@@ -163,7 +163,7 @@ fn not_shown(more: u64, thing: &str) -> Option<String> {
 }
 
 /// Doubts about the record.
-pub(super) fn doubts(view: &View<'_>) -> Vec<String> {
+pub(super) fn doubts(view: &CleanReview<'_>) -> Vec<String> {
     let review = &view.review;
     let mut doubts = Vec::new();
     if review.killed {
@@ -205,7 +205,7 @@ pub(super) fn at_one_look(one: &Episode) -> bool {
 }
 
 /// What was wrong when.
-pub(super) fn episodes(view: &View<'_>) -> Table {
+pub(super) fn episodes(view: &CleanReview<'_>) -> Table {
     let row = |one: &Episode| {
         vec![
             view.at(one.from_s),
@@ -228,7 +228,7 @@ pub(super) fn episodes(view: &View<'_>) -> Table {
 }
 
 /// The busiest listeners.
-pub(super) fn listeners(view: &View<'_>) -> Table {
+pub(super) fn listeners(view: &CleanReview<'_>) -> Table {
     let review = &view.review;
     let row = |one: &ListenerReview| {
         let about = if one.overflows_estimated { "~" } else { "" };
@@ -289,7 +289,7 @@ pub(super) fn listeners(view: &View<'_>) -> Table {
 }
 
 /// Local ports in use per destination.
-pub(super) fn destinations(view: &View<'_>) -> Table {
+pub(super) fn destinations(view: &CleanReview<'_>) -> Table {
     let review = &view.review;
     let rows = review.destinations.iter().take(ROWS_MAX).map(|one| {
         vec![
@@ -326,7 +326,7 @@ const COUNTS: [(&str, &str); 11] = [
     ("time_wait_overflows", "TIME-WAIT sockets ended early, at their limit"),
 ];
 
-pub(super) fn counts(view: &View<'_>) -> Table {
+pub(super) fn counts(view: &CleanReview<'_>) -> Table {
     let review = &view.review;
     let mut rows = Vec::new();
     let row = |key: &str, words: &str| {
@@ -376,7 +376,7 @@ pub(super) fn counts(view: &View<'_>) -> Table {
     }
 }
 
-fn peak(view: &View<'_>, key: &str) -> (String, String) {
+fn peak(view: &CleanReview<'_>, key: &str) -> (String, String) {
     let absent = || (ABSENT.to_owned(), ABSENT.to_owned());
     view.review
         .peaks_per_s
@@ -385,7 +385,7 @@ fn peak(view: &View<'_>, key: &str) -> (String, String) {
 }
 
 /// Times without a look.
-pub(super) fn gaps(view: &View<'_>) -> Table {
+pub(super) fn gaps(view: &CleanReview<'_>) -> Table {
     let rows = view.review.gaps.iter().take(ROWS_MAX).map(|gap| {
         let why = if gap.suspended_s > 1.0 {
             format!("the machine was suspended for {}", duration(gap.suspended_s))

@@ -6,14 +6,14 @@ use tcptoll_model::diagnosis::Severity;
 use tcptoll_model::watch::review::Episode;
 
 use super::tables::{self, Table};
-use super::{View, clean};
+use super::{CleanReview, clean};
 use crate::layout::{Align, Column, lay_out};
 use crate::own::Tone;
-use crate::text::{Page, wrap_phrases};
+use crate::text::{TextPage, wrap_phrases};
 use crate::{TextStyle, number};
 
-pub(super) fn render(view: &View<'_>, record: Option<&Path>, style: TextStyle) -> String {
-    let mut page = Page::new(style);
+pub(super) fn render(view: &CleanReview<'_>, record: Option<&Path>, style: TextStyle) -> String {
+    let mut page = TextPage::new(style);
     for line in wrap_phrases(&tables::place(view), page.width()) {
         page.coloured(&line, Tone::Dim);
     }
@@ -50,19 +50,19 @@ pub(super) fn render(view: &View<'_>, record: Option<&Path>, style: TextStyle) -
     page.into_text()
 }
 
-fn heading(page: &mut Page, title: &str) {
+fn heading(page: &mut TextPage, title: &str) {
     page.blank();
     page.coloured(title, Tone::Strong);
 }
 
-fn note(page: &mut Page, note: Option<&str>) {
+fn note(page: &mut TextPage, note: Option<&str>) {
     if let Some(note) = note {
         page.prose(2, note, Tone::Dim);
     }
 }
 
 /// One line a time span, then what was wrong in it.
-fn episodes(page: &mut Page, view: &View<'_>) {
+fn episodes(page: &mut TextPage, view: &CleanReview<'_>) {
     let table = tables::episodes(view);
     if table.rows.is_empty() {
         return;
@@ -90,7 +90,7 @@ fn tone(one: &Episode) -> Tone {
 }
 
 /// A table without the columns that there is no room for.
-fn table(page: &mut Page, table: &Table, without: &[usize]) {
+fn table(page: &mut TextPage, table: &Table, without: &[usize]) {
     if table.rows.is_empty() {
         return;
     }
@@ -106,7 +106,7 @@ fn table(page: &mut Page, table: &Table, without: &[usize]) {
     note(page, table.note.as_deref());
 }
 
-fn fixes(page: &mut Page, view: &View<'_>) {
+fn fixes(page: &mut TextPage, view: &CleanReview<'_>) {
     let fixes = tables::fixes(&view.review);
     if fixes.is_empty() {
         return;

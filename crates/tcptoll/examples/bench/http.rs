@@ -9,7 +9,7 @@ use crate::contest::{
     BATCHED, CONNECTIONS, Case, Contest, Contestant, Ours, PLAIN, POLLED, Sample, memory,
     ring_refused,
 };
-use crate::page::{HEAD, Page, environment, row};
+use crate::page::{HEAD, Markdown, environment, row};
 
 /// Length of one contestant's turn.
 const SECONDS: u64 = 2;
@@ -25,7 +25,7 @@ const HOLDERS: &[&str] = &["wrk", "h2load"];
 const MEMORY_ROUNDS: u32 = 5;
 
 /// Runs every case and puts it on the page.
-pub(crate) fn run(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
+pub(crate) fn run(page: &mut Markdown, rounds: u32) -> anyhow::Result<()> {
     page.say("<!-- Written by `cargo xtask bench http`. -->");
     page.say("# tcptoll beside its peers: HTTP");
     let programs: Vec<_> = PEERS.iter().map(|peer| (peer.program, peer.package)).collect();
@@ -64,7 +64,7 @@ pub(crate) fn run(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
 }
 
 /// What each did, for itself.
-fn entries(page: &mut Page, contest: &Contest, unit: &str) {
+fn entries(page: &mut Markdown, contest: &Contest, unit: &str) {
     let rows: Vec<Vec<String>> = contest
         .entries()
         .map(|(contestant, samples)| {
@@ -106,7 +106,12 @@ fn compared(contest: &Contest, ours: Ours, unit: &str) -> Vec<Vec<String>> {
 }
 
 /// Memory of connections that are held open.
-fn idle(page: &mut Page, present: &[&'static Peer], rounds: u32, ring: bool) -> anyhow::Result<()> {
+fn idle(
+    page: &mut Markdown,
+    present: &[&'static Peer],
+    rounds: u32,
+    ring: bool,
+) -> anyhow::Result<()> {
     page.say(&format!(
         "## Connections that are held open\n\nClient memory for each, {rounds} rounds, a new lab \
          each time. tcptoll's is all that the load added to its process, and its connections \

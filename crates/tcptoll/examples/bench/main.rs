@@ -12,18 +12,18 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 
-use page::Page;
+use page::Markdown;
 
 /// Rounds unless told otherwise: what an interval needs before one believes that it is narrow.
 const ROUNDS: u32 = tcptoll_model::stop::MIN_ROUNDS;
 
 /// A comparison, by the name it is asked for.
-type Comparison = (&'static str, fn(&mut Page, u32) -> anyhow::Result<()>);
+type Comparison = (&'static str, fn(&mut Markdown, u32) -> anyhow::Result<()>);
 
 const COMPARISONS: &[Comparison] = &[("http", http::run), ("stream", stream::run)];
 
 /// What was asked for.
-struct Asked {
+struct BenchOptions {
     comparison: &'static Comparison,
     rounds: u32,
     out: Option<String>,
@@ -48,7 +48,7 @@ fn run() -> anyhow::Result<()> {
         return ran;
     }
     let asked = asked(&words)?;
-    let mut page = Page::default();
+    let mut page = Markdown::default();
     (asked.comparison.1)(&mut page, asked.rounds)?;
     if let Some(out) = asked.out {
         std::fs::write(&out, page.text()).with_context(|| format!("writing {out}"))?;
@@ -57,7 +57,7 @@ fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn asked(words: &[String]) -> anyhow::Result<Asked> {
+fn asked(words: &[String]) -> anyhow::Result<BenchOptions> {
     let names: Vec<&str> = COMPARISONS.iter().map(|(name, _)| *name).collect();
     let names = names.join(" and ");
     let mut words = words.iter();
@@ -65,7 +65,7 @@ fn asked(words: &[String]) -> anyhow::Result<Asked> {
     let comparison = COMPARISONS.iter().find(|(known, _)| known == name);
     let comparison = comparison
         .with_context(|| format!("{name}: there is no such comparison; available: {names}"))?;
-    let mut asked = Asked { comparison, rounds: ROUNDS, out: None };
+    let mut asked = BenchOptions { comparison, rounds: ROUNDS, out: None };
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} takes a value"));
         match word.as_str() {

@@ -13,9 +13,9 @@ pub(crate) const HEAD: &[&str] =
 
 /// Markdown as it grows.
 #[derive(Debug, Default)]
-pub(crate) struct Page(String);
+pub(crate) struct Markdown(String);
 
-impl Page {
+impl Markdown {
     /// Adds a paragraph.
     pub(crate) fn say(&mut self, text: &str) {
         self.line(text);
@@ -43,7 +43,7 @@ impl Page {
 }
 
 /// Says on what machine and beside which versions is measured. `peers`: program and package of each.
-pub(crate) fn environment(page: &mut Page, peers: &[(&str, &str)]) {
+pub(crate) fn environment(page: &mut Markdown, peers: &[(&str, &str)]) {
     let passport = tcptoll_lab::passport::read();
     let mut rows = vec![
         ["kernel".to_owned(), passport.kernel],
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_cell_for_each_heading() {
-        let mut page = Page::default();
+        let mut page = Markdown::default();
         page.table(&["a", "b"], &[vec!["1".to_owned(), "2".to_owned()]]);
         assert_eq!(page.text(), "| a | b |\n| --- | --- |\n| 1 | 2 |\n");
     }

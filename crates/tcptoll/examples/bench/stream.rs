@@ -5,7 +5,7 @@ use crate::contest::exchange::{self, BARE, OURS, QPERF, SOCKPERF};
 use crate::contest::peers::version_of;
 use crate::contest::ratio::Ratio;
 use crate::contest::rounds::Rounds;
-use crate::page::{HEAD, Page, environment, row};
+use crate::page::{HEAD, Markdown, environment, row};
 
 /// Length of one contestant's turn.
 const SECONDS: u64 = 2;
@@ -17,7 +17,7 @@ const WINDOW: u32 = 256 << 10;
 const PEERS: [(&str, &str); 3] = [("iperf3", "iperf3"), (SOCKPERF, SOCKPERF), (QPERF, QPERF)];
 
 /// Runs every case and puts it on the page.
-pub(crate) fn run(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
+pub(crate) fn run(page: &mut Markdown, rounds: u32) -> anyhow::Result<()> {
     page.say("<!-- Written by `cargo xtask bench stream`. -->");
     page.say("# tcptoll beside its peers: streams and exchanges");
     environment(page, &PEERS);
@@ -31,7 +31,7 @@ pub(crate) fn run(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
     exchanges(page, &present.collect::<Vec<_>>(), rounds)
 }
 
-fn streams(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
+fn streams(page: &mut Markdown, rounds: u32) -> anyhow::Result<()> {
     let pairs = if peer_skips_receive() {
         vec![Contestant::COPIES, Contestant::SKIPS_ONE, Contestant::SKIPS_BOTH]
     } else {
@@ -83,7 +83,7 @@ fn streams(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn exchanges(page: &mut Page, peers: &[&'static str], rounds: u32) -> anyhow::Result<()> {
+fn exchanges(page: &mut Markdown, peers: &[&'static str], rounds: u32) -> anyhow::Result<()> {
     page.say(&format!(
         "## One byte there, one byte back\n\nOne connection, TCP_NODELAY, {SECONDS} s each, {rounds} \
          rounds, in an order of its own each round. sockperf's smallest message has 14 bytes. *Bare \

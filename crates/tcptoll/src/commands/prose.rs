@@ -26,7 +26,8 @@ pub(super) fn beside(label: &str, text: &str, width: usize) -> String {
 
 /// Markdown for a terminal. It ends with a line feed.
 pub(super) fn markdown(text: &str, style: TextStyle) -> String {
-    let mut page = Page { width: room(style.width), colour: style.colour, ..Page::default() };
+    let mut page =
+        ProsePage { width: room(style.width), colour: style.colour, ..ProsePage::default() };
     for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
         page.take(event);
     }
@@ -34,7 +35,7 @@ pub(super) fn markdown(text: &str, style: TextStyle) -> String {
 }
 
 #[derive(Default)]
-struct Page {
+struct ProsePage {
     out: String,
     width: usize,
     colour: bool,
@@ -52,7 +53,7 @@ struct Page {
     rows: Vec<Vec<String>>,
 }
 
-impl Page {
+impl ProsePage {
     fn take(&mut self, event: Event<'_>) {
         match event {
             Event::Text(text) if self.code => self.words.push_str(&text),

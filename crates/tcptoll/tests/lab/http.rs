@@ -20,7 +20,7 @@ const FAULTY: &str = include_str!("faulty.py");
 pub(crate) const PLANNED_S: f64 = 0.2;
 
 /// What came of a run of one arm or several.
-pub(crate) struct Asked {
+pub(crate) struct RunOutcome {
     pub(crate) summary: Summary,
     pub(crate) status: Option<i32>,
 }
@@ -91,13 +91,13 @@ fn with_defaults<'a, T: AsRef<str>>(args: &mut Vec<&'a str>, pairs: &[&'a str], 
 }
 
 /// A load on a server with a fault.
-pub(crate) fn ask(faulty: &Faulty) -> Asked {
+pub(crate) fn ask(faulty: &Faulty) -> RunOutcome {
     let line = faulty.line();
     load(&faulty.args(&line))
 }
 
 /// Runs `http` and gives its summary, which must be right in all that every summary must be.
-pub(crate) fn load(args: &[&str]) -> Asked {
+pub(crate) fn load(args: &[&str]) -> RunOutcome {
     let folder = Folder::new();
     let record = folder.path("record.jsonl");
     let mut all = vec!["http", "--quiet", "--format", "json", "--seed", "1", "--out", &record];
@@ -115,7 +115,7 @@ pub(crate) fn load(args: &[&str]) -> Asked {
     }
     let says = if nothing { "error: nothing was measured: " } else { "" };
     assert!(ran.stderr.starts_with(says) && (nothing || ran.stderr.is_empty()), "{}", ran.stderr);
-    Asked { summary, status: ran.status }
+    RunOutcome { summary, status: ran.status }
 }
 
 /// What is true of the connections of every arm, as the kernels counted them.
@@ -146,7 +146,7 @@ pub(crate) fn short(more: &[&str]) -> Summary {
         with_defaults(&mut args, &["--requests", "200"], more);
     }
     args.extend(more);
-    let Asked { summary, .. } = load(&args);
+    let RunOutcome { summary, .. } = load(&args);
     for arm in &summary.arms {
         assert_eq!(arm.ok, arm.attempts, "{}: {:?}", arm.name, arm.errors);
         assert!(arm.ok > 0, "{}", arm.name);
@@ -192,7 +192,7 @@ fn a_number_of_requests_is_all_that_the_server_gets_also_while_connections_are_r
     let line = faulty.line();
     let args = ["--server", &line, "--link-tolerance", TOLERANCE, "--rounds", "1"];
     let load = ["--connections", "4", "--requests", "9", "--ramp", "100ms"];
-    let Asked { summary, .. } = super::http::load(&[args, load].concat());
+    let RunOutcome { summary, .. } = super::http::load(&[args, load].concat());
     let arm = only(&summary);
     assert_eq!((arm.attempts, arm.ok, arm.warmup.is_none()), (9, 9, true));
     assert_eq!(faulty.log(9).len(), 9);
@@ -231,7 +231,7 @@ fn method_fields_and_content_arrive_and_paths_are_asked_for_in_turn() {
         "--path",
         "/one /two?x=%20",
     ]);
-    let Asked { summary, .. } = ask(&faulty);
+    let RunOutcome { summary, .. } = ask(&faulty);
     assert_eq!((only(&summary).attempts, only(&summary).ok), (5, 5));
     let log = faulty.log(5);
     let lines: Vec<&str> = log.iter().map(|(line, ..)| line.as_str()).collect();
@@ -260,7 +260,7 @@ fn an_answer_that_comes_before_its_request_has_left_spoils_no_other_request() {
         let body = faulty.folder.path("body");
         fs::write(&body, vec![b'x'; 1 << 20]).unwrap();
         let body = format!("@{body}");
-        let Asked { summary, .. } = ask(&faulty.with(&["--body", &body, "--io", io]));
+        let RunOutcome { summary, .. } = ask(&faulty.with(&["--body", &body, "--io", io]));
         let arm = only(&summary);
         assert_eq!(arm.ok, arm.attempts, "{io}: {:?}", arm.errors);
     }
@@ -284,7 +284,7 @@ fn an_access_log_is_repeated_in_its_order() {
     .unwrap();
     let faulty =
         Faulty::new("log").with(&["--connections", "1", "--requests", "4", "--access-log", &log]);
-    let Asked { summary, .. } = ask(&faulty);
+    let RunOutcome { summary, .. } = ask(&faulty);
     assert_eq!(only(&summary).ok, 4);
     let asked: Vec<String> = faulty.log(4).into_iter().map(|(line, ..)| line).collect();
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use tcptoll_model::record::{Arm, Closing};
 
-use crate::http::{Asked, Faulty, ask, closing, short};
+use crate::http::{Faulty, RunOutcome, ask, closing, short};
 use crate::support::{causes, lacks, no_lab, only};
 
 fn per_connection(arm: &Arm) -> f64 {
@@ -91,7 +91,7 @@ fn a_server_that_ignores_connection_close_is_noticed_and_named() {
     if lacks(&["python3"]) {
         return;
     }
-    let Asked { summary, .. } = ask(&Faulty::new("ignore-close").with(&[
+    let RunOutcome { summary, .. } = ask(&Faulty::new("ignore-close").with(&[
         "--reuse",
         "server-close",
         "--duration",
@@ -110,7 +110,7 @@ fn a_server_that_says_it_closes_and_does_not_is_not_waited_for() {
     if lacks(&["python3"]) {
         return;
     }
-    let Asked { summary, .. } = ask(&Faulty::new("lazy-close"));
+    let RunOutcome { summary, .. } = ask(&Faulty::new("lazy-close"));
     let arm = only(&summary);
     assert_eq!(arm.ok, arm.attempts, "{:?}", arm.errors);
     assert_eq!(closing(arm).by_client + closing(arm).open_at_end, arm.connections_ok.unwrap());

@@ -4,7 +4,7 @@
 
 use tcptoll_model::record::{Arm, Summary};
 
-use crate::http::{Asked, Faulty, PLANNED_S, ask};
+use crate::http::{Faulty, PLANNED_S, RunOutcome, ask};
 use crate::support::{Folder, lacks, only, run, tcptoll};
 
 /// A run that ends takes at most this much longer than was planned, s: the timeout of 2 s, and what
@@ -28,7 +28,7 @@ fn bounded(fault: &str, arm: &Arm) {
 
 /// A load on a server with this fault, of which no request succeeds.
 fn failing(fault: &str, more: &[&str]) -> Summary {
-    let Asked { summary, status, .. } = ask(&Faulty::new(fault).with(more));
+    let RunOutcome { summary, status, .. } = ask(&Faulty::new(fault).with(more));
     let arm = only(&summary);
     bounded(fault, arm);
     assert_eq!(arm.ok, 0, "{fault}: {:?}", arm.errors);
@@ -117,7 +117,7 @@ fn bytes_after_a_response_are_ignored_and_end_its_connection() {
         return;
     }
     for fault in ["extra-bytes", "two-responses"] {
-        let Asked { summary, .. } = ask(&Faulty::new(fault).with(&["--tap"]));
+        let RunOutcome { summary, .. } = ask(&Faulty::new(fault).with(&["--tap"]));
         let arm = only(&summary);
         bounded(fault, arm);
         assert_eq!(arm.ok, arm.attempts, "{fault}: {:?}", arm.errors);
@@ -201,7 +201,7 @@ fn a_server_that_closes_without_a_word_makes_a_close_race_of_every_fourth_reques
     if lacks(&["python3"]) {
         return;
     }
-    let Asked { summary, .. } = ask(&Faulty::new("three-then-close"));
+    let RunOutcome { summary, .. } = ask(&Faulty::new("three-then-close"));
     let arm = only(&summary);
     bounded("three-then-close", arm);
     // A server that does not run for long between its last response and its close has, by the
@@ -223,7 +223,7 @@ fn a_response_before_the_request_is_accounted_for() {
     if lacks(&["python3"]) {
         return;
     }
-    let Asked { summary, .. } = ask(&Faulty::new("early"));
+    let RunOutcome { summary, .. } = ask(&Faulty::new("early"));
     bounded("early", only(&summary));
 }
 
@@ -232,7 +232,7 @@ fn what_is_read_until_the_server_closes_is_a_success() {
     if lacks(&["python3"]) {
         return;
     }
-    let Asked { summary, .. } = ask(&Faulty::new("until-closed"));
+    let RunOutcome { summary, .. } = ask(&Faulty::new("until-closed"));
     let arm = only(&summary);
     bounded("until-closed", arm);
     assert_eq!(arm.ok, arm.attempts, "{:?}", arm.errors);
@@ -246,7 +246,7 @@ fn what_rfc_9112_lets_a_client_accept_is_a_success() {
         return;
     }
     for fault in ["obs-fold", "lf-in-trailers", "chunked-not-last"] {
-        let Asked { summary, .. } = ask(&Faulty::new(fault));
+        let RunOutcome { summary, .. } = ask(&Faulty::new(fault));
         let arm = only(&summary);
         bounded(fault, arm);
         assert_eq!(arm.ok, arm.attempts, "{fault}: {:?}", arm.errors);

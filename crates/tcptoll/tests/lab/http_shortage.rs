@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use tcptoll_model::record::Summary;
 
 use crate::exits::{IN_SEGS, tcp};
-use crate::http::{Asked, Faulty, ask, closing, load};
+use crate::http::{Faulty, RunOutcome, ask, closing, load};
 use crate::support::{
     Folder, TOLERANCE, causes, checked_summary, lacks, last_line, no_lab, only, run, tcptoll,
 };
@@ -35,7 +35,7 @@ fn with_64_local_ports_every_failure_is_of_class_local_ports_and_the_run_is_inva
         "--connections",
         "4",
     ];
-    let Asked { summary, status, .. } = load(&args);
+    let RunOutcome { summary, status, .. } = load(&args);
     let arm = only(&summary);
     let classes: Vec<&str> = arm.errors.keys().map(String::as_str).collect();
     assert_eq!(classes, ["local-ports"]);
@@ -96,7 +96,7 @@ fn a_server_that_is_killed_in_the_middle_makes_errors_and_the_run_ends() {
         return;
     }
     // It is killed after 200, whenever that is.
-    let Asked { summary, .. } = ask(&Faulty::new("killed").with(&["--requests", "400"]));
+    let RunOutcome { summary, .. } = ask(&Faulty::new("killed").with(&["--requests", "400"]));
     let arm = only(&summary);
     assert_eq!(arm.attempts, 400);
     assert!((190..=204).contains(&arm.ok), "{} of {:?}", arm.ok, arm.errors);
@@ -160,7 +160,7 @@ mod alone {
             return;
         }
         // 500 per second; after the 50th the server stops for 300 ms, in which 150 are due.
-        let Asked { summary, .. } = ask(&Faulty::new("stopped").with(&[
+        let RunOutcome { summary, .. } = ask(&Faulty::new("stopped").with(&[
             "--rate",
             "500",
             "--duration",

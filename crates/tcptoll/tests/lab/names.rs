@@ -16,7 +16,7 @@ const TCPTOLL: &str = env!("CARGO_BIN_EXE_tcptoll");
 
 /// What came of one command.
 #[derive(Deserialize)]
-struct Asked {
+struct CommandOutcome {
     status: i32,
     stdout: String,
     stderr: String,
@@ -26,7 +26,7 @@ struct Asked {
     accepted: Vec<String>,
 }
 
-impl Asked {
+impl CommandOutcome {
     fn questions_in_all(&self) -> u64 {
         self.questions.values().sum()
     }
@@ -38,7 +38,7 @@ fn no_names() -> bool {
 }
 
 /// Runs commands beside the DNS server, one after the other.
-fn ask(folder: &Folder, commands: &[&[&str]]) -> Vec<Asked> {
+fn ask(folder: &Folder, commands: &[&[&str]]) -> Vec<CommandOutcome> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/names.py");
     let commands = serde_json::to_string(commands).unwrap();
     let folder = folder.0.path().display().to_string();
@@ -50,7 +50,7 @@ fn ask(folder: &Folder, commands: &[&[&str]]) -> Vec<Asked> {
 }
 
 /// What holds of a run in rounds against `moving.test`: one question, one address for all trials.
-fn went_to_one_address(asked: &Asked, name: &str) -> Summary {
+fn went_to_one_address(asked: &CommandOutcome, name: &str) -> Summary {
     assert!(matches!(asked.status, 0 | 1), "{}", asked.stderr);
     assert_eq!(asked.questions, [("moving.test".to_owned(), 1)].into());
     let summary = checked_summary(&asked.stdout);

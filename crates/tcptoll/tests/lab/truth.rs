@@ -3,7 +3,7 @@
 
 use tcptoll_model::record::{Arm, Summary};
 
-use super::http::{Asked, load};
+use super::http::{RunOutcome, load};
 use super::support::{Folder, TOLERANCE, lacks, no_lab, only};
 
 /// Connections, and workers of the server.
@@ -122,7 +122,7 @@ fn a_server_of_known_capacity_answers_what_its_log_says() {
         let mut args = vec!["--server", &server, "--duration", "1s", "--timeout", "1s"];
         args.extend(COMMON);
         args.extend(rate.into_iter().flat_map(|rate| ["--rate", rate]));
-        let Asked { summary, .. } = load(&args);
+        let RunOutcome { summary, .. } = load(&args);
         let arm = only(&summary);
         is_possible(arm, 100.0, 1.0);
         let answered = std::fs::read_to_string(&log).unwrap().lines().count() as u64;

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use tcptoll_engine::watch::{Network, Options, Reader};
+use tcptoll_engine::watch::{NamespaceReader, Network, Options};
 use tcptoll_kernel::namespace::new_network;
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
@@ -62,7 +62,7 @@ fn every_figure_of_a_look_is_that_of_ss_nstat_and_proc_at_the_same_moment() {
         return;
     }
     in_own_network(|| {
-        let mut reader = Reader::open(&Options::default()).unwrap();
+        let mut reader = NamespaceReader::open(&Options::default()).unwrap();
         let listen = |at: &str, backlog: i32| {
             let listener = Tcp::listener(at.parse().unwrap(), backlog, false).unwrap();
             let at = listener.local().unwrap();
@@ -177,7 +177,7 @@ fn a_watch_joins_the_namespace_of_another_process_and_cleans_its_hostile_name() 
     let pid = holder.id();
     let look = thread::spawn(move || {
         let options = Options { network: Some(Network::OfProcess(pid)), ..Options::default() };
-        Reader::open(&options).unwrap().look().unwrap()
+        NamespaceReader::open(&options).unwrap().look().unwrap()
     });
     let look = look.join().unwrap();
     drop(holder.stdin.take());
@@ -189,7 +189,7 @@ fn a_watch_joins_the_namespace_of_another_process_and_cleans_its_hostile_name() 
     // PR_SET_NAME keeps 15 bytes; the byte that is no UTF-8 is replaced, and what steers a terminal is gone.
     assert_eq!((process.pid, process.name.as_str()), (pid, "·[2J \"\u{fffd}<b>· and"));
     let gone = Options { network: Some(Network::OfProcess(pid)), ..Options::default() };
-    let refused = Reader::open(&gone).unwrap_err().to_string();
+    let refused = NamespaceReader::open(&gone).unwrap_err().to_string();
     assert_eq!(
         refused,
         format!(

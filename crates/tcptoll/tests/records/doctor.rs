@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tcptoll_model::diagnosis::{Diagnosis, Fix, Severity};
 use tcptoll_model::doctor::{
-    Examination, Listen, Machine, Place, Program, Proof, ProofVerdict, ServerConfig, Sourced,
-    Upstream,
+    ConfigPosition, Examination, Listen, Machine, Program, Proof, ProofVerdict, ServerConfig,
+    Sourced, Upstream,
 };
 use tcptoll_model::watch::{ListenerState, Process, Rates};
 use tcptoll_report::{TextStyle, examination_html, examination_text, proof_text};
@@ -17,7 +17,7 @@ use super::{in_snapshots, page, pretty};
 const PROVABLE: &[&str] = &["accept-queue-full", "close-race"];
 
 fn sourced<T>(value: T, file: &str, line: impl Into<Option<u32>>) -> Sourced<T> {
-    Sourced { value, at: Place { file: file.to_owned(), line: line.into() } }
+    Sourced { value, at: ConfigPosition { file: file.to_owned(), line: line.into() } }
 }
 
 fn listener(port: u16, peak: u32, limit: u32, process: Option<(u32, &str)>) -> ListenerState {

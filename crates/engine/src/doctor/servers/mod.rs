@@ -67,7 +67,7 @@ pub fn begun_by(program: Program, file: &Path) -> ServerConfig {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_model::doctor::{Place, Sourced};
+    use tcptoll_model::doctor::{ConfigPosition, Sourced};
 
     use super::*;
 
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(clean.files_read, ["/etc/·2J.conf"]);
         assert_eq!(clean.listens[0].on, "/run/·s");
         assert_eq!(printable(&clean), clean);
-        let at = Place { file: "/etc/a.conf".to_owned(), line: Some(1) };
+        let at = ConfigPosition { file: "/etc/a.conf".to_owned(), line: Some(1) };
         config.keepalive_timeout_s = Some(Sourced { value: f64::NAN, at });
         let unread = printable(&config);
         assert!(unread.unread[0].contains("not a number") && unread.files_read.is_empty());

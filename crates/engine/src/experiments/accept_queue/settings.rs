@@ -11,7 +11,9 @@ use tcptoll_model::study::Settings;
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::opening::Flow;
-use crate::experiments::bench::settings::{LabSpec, Reader, WarmUp, time_above_zero, wrong};
+use crate::experiments::bench::settings::{
+    LabSpec, SettingsReader, WarmUp, time_above_zero, wrong,
+};
 
 /// The most connections one trial opens.
 const COUNT_MAX: u64 = 1_000_000;
@@ -72,7 +74,7 @@ pub struct AcceptQueueSettings {
 impl AcceptQueueSettings {
     /// Checks the settings of one arm.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         let mut lab = LabSpec::from(&reader)?;
         let server = &mut lab.server_sysctls;
         let mut kernel = |option: &str, name: &str, value: Option<String>| {

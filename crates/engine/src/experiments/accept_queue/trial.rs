@@ -16,7 +16,7 @@ use crate::experiments::bench::opening::{
     Trace, begin_greeting, drive, drive_measured, end_greeting, warmed,
 };
 use crate::experiments::bench::path::Opened;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::bench::queue_load::{QueueLoad, measured};
 use crate::experiments::bench::queues::balance_of;
 use crate::experiments::bench::settings::WarmUp;
@@ -187,13 +187,13 @@ impl Trial for AcceptQueueTrial<'_> {
         Some((report.attempts, report.established))
     }
 
-    fn take(&mut self, report: &ConnectReport, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, report: &ConnectReport, seen: &LoadObservation<'_>) -> JudgementBasis {
         let notes = &mut self.notes;
         self.queue.take(notes, report, self.settings.flow(), seen);
         if let Some(first) = self.queue.listeners.first() {
             notes.metric(&ACCEPT_QUEUE_PEAK, Some(f64::from(first.peak)), 1);
             notes.metric(&QUEUE_FULL, first.full_share(), first.samples);
         }
-        Taken { operations: report.attempts, stamped: false }
+        JudgementBasis { operations: report.attempts, stamped: false }
     }
 }

@@ -14,7 +14,7 @@ use tcptoll_model::page::resource::Kind;
 use tcptoll_model::page::site::{MadePage, Site};
 use tcptoll_model::units::parse_size;
 
-use super::settings::{Reader, wrong};
+use super::settings::{SettingsReader, wrong};
 use super::target::Target;
 use crate::experiments::TrialError;
 
@@ -71,7 +71,7 @@ impl Content {
     }
 
     /// Checks the settings of a page, without looking at files.
-    pub(in crate::experiments) fn from(reader: &Reader<'_>) -> Result<Self, TrialError> {
+    pub(in crate::experiments) fn from(reader: &SettingsReader<'_>) -> Result<Self, TrialError> {
         let (site, har) = (reader.typed("site"), reader.typed("har"));
         if let (Some(_), Some(har)) = (&site, &har) {
             return Err(wrong("har", har, "it has no effect with --site: leave one of them out"));

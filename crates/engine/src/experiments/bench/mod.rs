@@ -3,7 +3,7 @@
 
 pub(super) mod content;
 pub(super) mod hosts;
-pub(super) mod kept;
+pub(super) mod no_answer;
 pub(super) mod notes;
 pub(super) mod opening;
 pub(super) mod path;
@@ -11,9 +11,9 @@ pub mod plan;
 pub(super) mod procedure;
 pub(super) mod queue_load;
 pub(super) mod queues;
+pub(super) mod reuse_limits;
 pub(super) mod roots;
 pub(super) mod service;
 pub(crate) mod settings;
 pub mod target;
 pub(super) mod transfer;
-pub(super) mod unreached;

@@ -53,7 +53,7 @@ pub(in crate::experiments) enum Site<'a> {
 }
 
 /// What was seen of a load from outside.
-pub(in crate::experiments) struct Seen<'a> {
+pub(in crate::experiments) struct LoadObservation<'a> {
     /// Round trips on the quiet path, ns; `None`: nothing answers echoes there, or they may not be
     /// sent.
     pub(in crate::experiments) quiet: Option<&'a [u64]>,
@@ -68,7 +68,7 @@ pub(in crate::experiments) struct Seen<'a> {
 }
 
 /// What a judgement of the machine needs of an experiment.
-pub(in crate::experiments) struct Taken {
+pub(in crate::experiments) struct JudgementBasis {
     /// Operations that the machine did between the two readings of its counters.
     pub(in crate::experiments) operations: u64,
     /// Whether a figure rests on time stamps of packets, which are on the wall clock.
@@ -130,10 +130,10 @@ pub(in crate::experiments) trait Trial {
     }
 
     /// Notes the figures of the trial.
-    fn take(&mut self, report: &Self::Report, seen: &Seen<'_>) -> Taken;
+    fn take(&mut self, report: &Self::Report, seen: &LoadObservation<'_>) -> JudgementBasis;
 
     /// Compares what others counted with the wire's counts, which are whole.
-    fn compare(&mut self, _seen: &Seen<'_>) {
+    fn compare(&mut self, _seen: &LoadObservation<'_>) {
         self.notes().compare_syns();
     }
 }
@@ -220,7 +220,7 @@ pub(in crate::experiments) fn run<T: Trial>(
         Some(before) => path::after(&mut hosts, trial.notes(), before)?,
         None => Some(0),
     };
-    let seen = Seen {
+    let seen = LoadObservation {
         quiet: quiet.as_deref(),
         client: Span { before: &client_before, after: &client_after },
         server: server.map(|(before, after)| Span { before, after }),

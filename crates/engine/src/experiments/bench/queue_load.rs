@@ -17,7 +17,7 @@ use super::notes::Notes;
 use super::opening::{
     Flow, LADDER_SLACK, Trace, begin_greeting, end_greeting, recorded_queues, take_opened,
 };
-use super::procedure::Seen;
+use super::procedure::LoadObservation;
 use super::queues::{Ladders, limit_half_open, queues_of};
 use crate::experiments::TrialError;
 
@@ -110,7 +110,7 @@ impl QueueLoad {
         notes: &mut Notes,
         report: &ConnectReport,
         flow: Flow,
-        seen: &Seen<'_>,
+        seen: &LoadObservation<'_>,
     ) {
         take_opened(notes, report, &self.ladders.syn, flow);
         let attempts = report.attempts;

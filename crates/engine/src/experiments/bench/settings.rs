@@ -82,7 +82,7 @@ impl LabSpec {
         }
     }
 
-    pub(in crate::experiments) fn from(reader: &Reader<'_>) -> Result<Self, TrialError> {
+    pub(in crate::experiments) fn from(reader: &SettingsReader<'_>) -> Result<Self, TrialError> {
         let remote = reader.remote()?;
         // The path of the user's is what it is.
         let link = if remote.is_some() { "direct".to_owned() } else { reader.value("link")? };
@@ -228,7 +228,7 @@ fn is_login(typed: &str) -> bool {
 
 /// Reads the settings of one arm. Where nothing is typed, an option has the default of its
 /// description.
-pub(in crate::experiments) struct Reader<'a> {
+pub(in crate::experiments) struct SettingsReader<'a> {
     spec: &'static Spec,
     /// What was typed; `server` is a command or a name, wherever it runs.
     settings: Cow<'a, Settings>,
@@ -236,7 +236,7 @@ pub(in crate::experiments) struct Reader<'a> {
     server_host: Option<String>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SettingsReader<'a> {
     /// A reader of settings that this experiment has, where they have an effect.
     ///
     /// Errors: an unknown name, an option that needs the lab on a server that is not ours, or one
@@ -438,7 +438,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// As [`Reader::list`], of values that may hold commas: only a TOML list has several.
+    /// As [`SettingsReader::list`], of values that may hold commas: only a TOML list has several.
     pub(in crate::experiments) fn texts(&self, key: &str) -> Vec<String> {
         match self.settings.get(key) {
             Some(Value::Array(values)) => values.iter().map(text).collect(),
@@ -535,7 +535,7 @@ mod tests {
     #[test]
     fn a_lab_is_read_from_the_options_that_an_experiment_has() {
         let settings: Settings = [("link".to_owned(), Value::from("rtt=3ms"))].into();
-        let lab = LabSpec::from(&Reader::new(&LAB_ALONE, &settings).unwrap()).unwrap();
+        let lab = LabSpec::from(&SettingsReader::new(&LAB_ALONE, &settings).unwrap()).unwrap();
         assert_eq!(lab.link.rtt, Duration::from_millis(3));
         assert!(!lab.ipv6 && !lab.packet_relay && !lab.tap);
     }

@@ -20,7 +20,7 @@ use tcptoll_model::units::parse_size;
 use tcptoll_model::warning::Warning;
 
 use super::notes::{Notes, path_sample};
-use super::settings::{Reader, wrong};
+use super::settings::{SettingsReader, wrong};
 use crate::experiments::{Context, TrialError};
 
 /// The shortest warm-up that is chosen without being asked for.
@@ -92,7 +92,7 @@ pub(in crate::experiments) const WINDOW_MIN: Duration = Duration::from_millis(10
 /// None: nothing was typed. `Some(None)`: `auto`.
 #[allow(clippy::option_option, reason = "an option typed as nothing is not one that was left out")]
 pub(in crate::experiments) fn buffer(
-    reader: &Reader<'_>,
+    reader: &SettingsReader<'_>,
     key: &str,
 ) -> Result<Option<Option<u32>>, TrialError> {
     let Some(typed) = reader.typed(key) else { return Ok(None) };
@@ -109,7 +109,7 @@ pub(in crate::experiments) fn buffer(
 
 /// A size in bytes, typed or by default, from 1 to `most`, which is written as `most_text`.
 pub(in crate::experiments) fn size(
-    reader: &Reader<'_>,
+    reader: &SettingsReader<'_>,
     key: &str,
     (most, most_text): (u64, &str),
 ) -> Result<u64, TrialError> {
@@ -203,7 +203,7 @@ fn ns(time: Duration) -> u64 {
 
 /// The reports of both ends.
 #[derive(Clone, Copy)]
-pub(in crate::experiments) struct Ended<'a> {
+pub(in crate::experiments) struct EndReports<'a> {
     /// The end that connected.
     pub(in crate::experiments) client: &'a TransferReport,
     /// The end that listened.
@@ -242,10 +242,10 @@ pub(in crate::experiments) fn cpu_s_per_gb(report: &TransferReport) -> Option<f6
 pub(in crate::experiments) fn take(
     notes: &mut Notes,
     bulk: &Bulk,
-    ended: Ended<'_>,
+    ended: EndReports<'_>,
     (link, ipv6): (&LinkSpec, bool),
 ) {
-    let Ended { client, server } = ended;
+    let EndReports { client, server } = ended;
     let recorded = record(bulk, ended, (link, ipv6), quiet_us(notes));
     let arm = &mut notes.arm;
     arm.attempts = client.attempts;
@@ -300,11 +300,11 @@ pub(in crate::experiments) fn quiet_us(notes: &Notes) -> Option<f64> {
 /// What both ends showed.
 fn record(
     bulk: &Bulk,
-    ended: Ended<'_>,
+    ended: EndReports<'_>,
     (link, ipv6): (&LinkSpec, bool),
     quiet_rtt_us: Option<f64>,
 ) -> Recorded {
-    let Ended { client, server } = ended;
+    let EndReports { client, server } = ended;
     let sample = path_sample(&client.tcp_info, "");
     let timestamps = sample.is_none_or(|sample| sample.options & TIMESTAMPS != 0);
     let sending = bulk.up.as_ref().or(bulk.down.as_ref()).map(|way| &way.send);

@@ -1,11 +1,11 @@
 //! What does it cost to open a TCP connection, and where does the time go?
 
+mod no_answer;
 mod observation;
+mod parse;
 pub mod settings;
 mod trial;
-mod unreached;
 mod warmup;
-mod words;
 
 use tcptoll_model::record::Resolved;
 use tcptoll_model::study::{PlannedArm, Settings};

@@ -9,7 +9,7 @@ use tcptoll_model::study::Settings;
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::settings::{
-    LabSpec, Reader, WarmUp, time_above_zero, unescape, wrong,
+    LabSpec, SettingsReader, WarmUp, time_above_zero, unescape, wrong,
 };
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 
@@ -81,12 +81,12 @@ pub struct ConnectSettings {
     /// Distance for the physical floor.
     pub distance_km: Option<f64>,
     /// What the user said; the rest follows from the target.
-    pub(super) asked: Asked,
+    pub(super) asked: OpeningSettings,
 }
 
 /// What the user said of how many connections are opened, and when.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct OpeningSettings {
     count: Option<u64>,
     duration: Option<Duration>,
     rate: Option<f64>,
@@ -95,7 +95,7 @@ pub(super) struct Asked {
 impl ConnectSettings {
     /// Checks the settings of one arm. A name is taken as public until its address is known.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         let to = reader.typed("to").map(|to| Target::of_to(&to)).transpose()?;
         let lab = LabSpec::from(&reader)?;
         if settings.contains_key("rate") && settings.contains_key("concurrency") {
@@ -140,7 +140,7 @@ impl ConnectSettings {
         let is_ours = to.is_none() && reader.typed("server").is_none();
         let send = unescape(&reader.typed("send").unwrap_or_default());
         let mut this = Self {
-            asked: Asked { count, duration, rate },
+            asked: OpeningSettings { count, duration, rate },
             lab,
             to,
             server: reader.typed("server"),
@@ -172,7 +172,7 @@ impl ConnectSettings {
     /// somebody else gets little.
     pub(super) fn set_defaults(&mut self) {
         let public = self.to.as_ref().is_some_and(Target::seems_public);
-        let Asked { count, duration, rate } = self.asked;
+        let OpeningSettings { count, duration, rate } = self.asked;
         self.rate = rate.or(public.then_some(PUBLIC_RATE_PER_S));
         self.count = count.unwrap_or(match (duration, self.rate) {
             // What is due at the very end does not begin any more.

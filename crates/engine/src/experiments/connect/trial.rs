@@ -10,15 +10,15 @@ use tcptoll_model::record::{Step, Timeline};
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
 
+use super::no_answer::nothing_reached;
 use super::settings::ConnectSettings;
-use super::unreached::nothing_reached;
 use crate::experiments::bench::hosts::{PortsNeeded, ladder_of, launch};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::opening::{
     LADDER_SLACK, TRACE_MAX, Trace, begin_greeting, drive_measured, end_greeting,
 };
 use crate::experiments::bench::path::Opened;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
 
@@ -243,7 +243,7 @@ impl Trial for ConnectTrial<'_> {
         Some((report.attempts, report.established))
     }
 
-    fn take(&mut self, report: &ConnectReport, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, report: &ConnectReport, seen: &LoadObservation<'_>) -> JudgementBasis {
         self.take_report(report);
         self.take_client(report, seen.client);
         match seen.server {
@@ -262,10 +262,10 @@ impl Trial for ConnectTrial<'_> {
         if let Some(quiet) = seen.quiet {
             self.expect(quiet);
         }
-        Taken { operations: report.attempts, stamped: seen.tapped }
+        JudgementBasis { operations: report.attempts, stamped: seen.tapped }
     }
 
-    fn compare(&mut self, _seen: &Seen<'_>) {
+    fn compare(&mut self, _seen: &LoadObservation<'_>) {
         // What is sent with a SYN makes another one of it.
         if !self.settings.fast_open {
             self.notes.compare_syns();

@@ -7,7 +7,7 @@ use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::share::{self, Share};
 use tcptoll_model::units::{human_rate_per_s, human_us, plural};
 
-use super::ends::LabServer;
+use super::endpoints::LabServer;
 use super::settings::{HttpSettings, PUBLIC_REQUESTS, Tls};
 use crate::experiments::SplitPlan;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};

@@ -1,7 +1,7 @@
 //! What does it cost to reuse a connection, or not, and who pays?
 
 mod closing;
-pub mod ends;
+pub mod endpoints;
 mod forecast;
 mod observation;
 pub mod requests;
@@ -15,7 +15,7 @@ use tcptoll_lab::files::Shared;
 use tcptoll_model::experiments::http::SPEC;
 use tcptoll_model::experiments::spec::Spec;
 
-use self::ends::Ends;
+use self::endpoints::Ends;
 use self::settings::HttpSettings;
 use self::trial::HttpTrial;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};

@@ -10,9 +10,9 @@ use tcptoll_model::http::access_log;
 use tcptoll_model::study::nearest;
 use tcptoll_model::warning::Warning;
 
-use super::ends::Ends;
+use super::endpoints::Ends;
 use crate::experiments::TrialError;
-use crate::experiments::bench::settings::{Reader, wrong};
+use crate::experiments::bench::settings::{SettingsReader, wrong};
 
 /// Longest content of a request, bytes.
 const BODY_MAX: u64 = 1 << 20;
@@ -63,7 +63,7 @@ pub struct AccessLog {
 
 impl RequestSettings {
     /// Reads what was typed; files are left to [`Self::read_files`].
-    pub(super) fn from(reader: &Reader<'_>, ends: &Ends) -> Result<Self, TrialError> {
+    pub(super) fn from(reader: &SettingsReader<'_>, ends: &Ends) -> Result<Self, TrialError> {
         let access_log = reader.typed("access-log");
         if access_log.is_some() {
             check_log(reader, ends)?;
@@ -124,7 +124,7 @@ impl RequestSettings {
     }
 }
 
-fn check_log(reader: &Reader<'_>, ends: &Ends) -> Result<(), TrialError> {
+fn check_log(reader: &SettingsReader<'_>, ends: &Ends) -> Result<(), TrialError> {
     for key in ["body", "method", "path"] {
         if let Some(typed) = reader.typed(key) {
             let why = "--access-log names the requests: leave one of them out";

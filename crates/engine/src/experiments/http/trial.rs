@@ -15,16 +15,16 @@ use tcptoll_model::units::human_count;
 use tcptoll_model::warning::Warning;
 
 use super::closing::{AfterLoad, Server, count_closed, take_closing};
-use super::ends::{Ends, LabServer, LabSettings};
+use super::endpoints::{Ends, LabServer, LabSettings};
 use super::forecast::Pace;
 use super::settings::{HttpSettings, Tls};
 use crate::experiments::bench::hosts::{PortsNeeded, launch, read_sysctls};
+use crate::experiments::bench::no_answer::{NO_ANSWER, Unreached};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::path::Opened;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::bench::roots::RootsFile;
 use crate::experiments::bench::settings::{WarmUp, wrong};
-use crate::experiments::bench::unreached::{NO_ANSWER, Unreached};
 use crate::experiments::{Context, Outcome, TrialError};
 
 /// Ports of the lab's server: above those that only a privileged program may listen on.
@@ -193,7 +193,7 @@ impl Trial for HttpTrial<'_> {
         Some(driven.report.connections)
     }
 
-    fn take(&mut self, driven: &Driven, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, driven: &Driven, seen: &LoadObservation<'_>) -> JudgementBasis {
         let report = &driven.report;
         let (since_ns, [ours, theirs], client) = (self.since_ns, self.closed, seen.client);
         self.take_report(driven);
@@ -212,10 +212,10 @@ impl Trial for HttpTrial<'_> {
         if seen.server.is_some() {
             self.take_segments(report);
         }
-        Taken { operations: sent(report), stamped: STAMPED }
+        JudgementBasis { operations: sent(report), stamped: STAMPED }
     }
 
-    fn compare(&mut self, _seen: &Seen<'_>) {
+    fn compare(&mut self, _seen: &LoadObservation<'_>) {
         self.notes.compare_syns();
         self.compare_packets();
     }

@@ -25,7 +25,7 @@ use tcptoll_model::wire::{QuietCounts, Wire};
 
 use super::settings::{Fault, Side};
 use super::stage::Ports;
-use super::trial::{FaultResult, KeepaliveTrial, Seen};
+use super::trial::{FaultResult, KeepaliveTrial, StageObservation};
 use crate::experiments::bench::notes::path_sample;
 
 /// From so many connections on the CPU of the machine is told for each thousand.
@@ -41,7 +41,7 @@ const CLOSED_ALIVE: &str = "closed-alive";
 const CLOSED_BY_PEER: &str = "closed-by-peer";
 
 impl KeepaliveTrial<'_> {
-    pub(super) fn take_seen(&mut self, seen: &Seen, ports: Ports) {
+    pub(super) fn take_seen(&mut self, seen: &StageObservation, ports: Ports) {
         self.judge_machine(seen);
         self.take_connections(seen);
         self.take_writer(seen);
@@ -67,7 +67,7 @@ impl KeepaliveTrial<'_> {
     }
 
     /// Whether everything could run when it wanted to: a peer that could not answer is not dead.
-    fn judge_machine(&mut self, seen: &Seen) {
+    fn judge_machine(&mut self, seen: &StageObservation) {
         let link = |counted: Option<&Counted>| counted.map_or(0, |counted| counted.overslept_ns);
         let mut longest_ns = link(seen.ends.counted.as_ref())
             .max(seen.ends.client.overslept_ns)
@@ -85,7 +85,7 @@ impl KeepaliveTrial<'_> {
     }
 
     /// Every connection is an attempt; one that was closed while it lived is an error.
-    fn take_connections(&mut self, seen: &Seen) {
+    fn take_connections(&mut self, seen: &StageObservation) {
         let (client, writer) = (&seen.ends.client, &seen.ends.writer);
         let arrived = seen.faulted.as_ref().map_or(&seen.ends.arrived, |faulted| &faulted.arrived);
         let mut all = client.clone();
@@ -131,7 +131,7 @@ impl KeepaliveTrial<'_> {
 
     /// Connections that nothing had happened to, and that ended: given up by their own side, and
     /// closed by the peer.
-    fn closed_alive(&self, seen: &Seen) -> [u64; 2] {
+    fn closed_alive(&self, seen: &StageObservation) -> [u64; 2] {
         let checking = match self.settings.side {
             Side::Client => &seen.ends.client,
             Side::Server | Side::Both => &seen.ends.server,
@@ -148,7 +148,7 @@ impl KeepaliveTrial<'_> {
     }
 
     /// Messages per second: what the server's kernel acknowledged.
-    fn take_writer(&mut self, seen: &Seen) {
+    fn take_writer(&mut self, seen: &StageObservation) {
         if !self.settings.writer {
             return;
         }
@@ -166,7 +166,7 @@ impl KeepaliveTrial<'_> {
     }
 
     /// What checking did in the window, and what it found out.
-    fn checked(&self, seen: &Seen, ports: Ports) -> Keepalive {
+    fn checked(&self, seen: &StageObservation, ports: Ports) -> Keepalive {
         let settings = self.settings;
         let window_ns = seen.ends.client.at_ns.saturating_sub(seen.begins.client.at_ns);
         let wire = wire_between(seen.begins.counted.as_ref(), seen.ends.counted.as_ref());
@@ -285,7 +285,7 @@ impl KeepaliveTrial<'_> {
         Some(sent(&arm.client)? + arm.server.as_ref().map_or(Some(0), sent)?)
     }
 
-    fn take_costs(&mut self, seen: &Seen, checked: &Keepalive) {
+    fn take_costs(&mut self, seen: &StageObservation, checked: &Keepalive) {
         let idle = checked.idle_sockets;
         let window_s = checked.window_s;
         let per_hour = 3600.0 / window_s / idle.max(1) as f64;

@@ -18,7 +18,7 @@ use super::settings::{Fault, KeepaliveSettings, Side};
 use super::stage::{End, Moment, Ports, Stage};
 use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::{Notes, Span};
-use crate::experiments::bench::procedure::{self, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, Site, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
 
 /// A link that is late by less changes nothing here. No figure is a latency of µs, and the kernel's
@@ -40,7 +40,7 @@ pub(super) struct KeepaliveTrial<'a> {
 }
 
 /// What the stage showed, from the opening of the connections to the end.
-pub(super) struct Seen {
+pub(super) struct StageObservation {
     pub(super) memory: Memory,
     /// The measured window.
     pub(super) begins: Moment,
@@ -99,7 +99,7 @@ impl<'a> KeepaliveTrial<'a> {
 }
 
 impl Trial for KeepaliveTrial<'_> {
-    type Report = (Seen, Ports);
+    type Report = (StageObservation, Ports);
 
     fn notes(&mut self) -> &mut Notes {
         &mut self.notes
@@ -126,18 +126,22 @@ impl Trial for KeepaliveTrial<'_> {
         &mut self,
         hosts: &mut Hosts,
         context: &mut Context<'_>,
-    ) -> Result<(Seen, Ports), TrialError> {
+    ) -> Result<(StageObservation, Ports), TrialError> {
         let ports = self.ports.ok_or_else(|| LabError::Refused("nothing listens".to_owned()))?;
         let mut stage = self.stage(hosts, context.interrupt);
         Ok((self.play(&mut stage, ports, context)?, ports))
     }
 
-    fn take(&mut self, (seen, ports): &(Seen, Ports), _: &procedure::Seen<'_>) -> Taken {
+    fn take(
+        &mut self,
+        (seen, ports): &(StageObservation, Ports),
+        _: &procedure::LoadObservation<'_>,
+    ) -> JudgementBasis {
         self.take_seen(seen, *ports);
-        Taken { operations: self.notes.arm.attempts, stamped: false }
+        JudgementBasis { operations: self.notes.arm.attempts, stamped: false }
     }
 
-    fn compare(&mut self, seen: &procedure::Seen<'_>) {
+    fn compare(&mut self, seen: &procedure::LoadObservation<'_>) {
         let server_drops = seen.server.map_or(0, Span::device_drops);
         self.notes.compare_syns();
         self.compare_probes(seen.client.device_drops() + server_drops);
@@ -189,7 +193,7 @@ impl<'a> KeepaliveTrial<'a> {
         stage: &mut Stage<'_>,
         ports: Ports,
         context: &mut Context<'_>,
-    ) -> Result<Seen, TrialError> {
+    ) -> Result<StageObservation, TrialError> {
         let settings = self.settings;
         stage.connect_all(ports)?;
         stage.look_away()?;
@@ -236,7 +240,7 @@ impl<'a> KeepaliveTrial<'a> {
         }
         stage.rest_writer()?;
         self.notes.arm.partial = stage.interrupt.signal().is_some();
-        Ok(Seen { memory, begins, ends, faulted, processes })
+        Ok(StageObservation { memory, begins, ends, faulted, processes })
     }
 
     fn checking_ends(&self) -> Vec<End> {

@@ -12,7 +12,7 @@ use super::observation;
 use super::settings::MessagesSettings;
 use crate::experiments::bench::hosts::PortsNeeded;
 use crate::experiments::bench::notes::Notes;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::bench::service::Server;
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
@@ -133,9 +133,9 @@ impl Trial for Exchanges<'_> {
         self.server.end(hosts)
     }
 
-    fn take(&mut self, report: &ExchangeReport, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, report: &ExchangeReport, seen: &LoadObservation<'_>) -> JudgementBasis {
         let answered = self.server.answer.take().unwrap_or_default();
         observation::take_exchanges(&mut self.notes, self.settings, (report, &answered), seen);
-        Taken { operations: answered.answered, stamped: seen.tapped }
+        JudgementBasis { operations: answered.answered, stamped: seen.tapped }
     }
 }

@@ -25,10 +25,10 @@ use super::one_way::bulk;
 use super::settings::{Encoding, MessagesSettings};
 use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::{Notes, Span};
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::bench::service::not_started;
 use crate::experiments::bench::settings::LabSpec;
-use crate::experiments::bench::transfer::{self, Ended, round_trip};
+use crate::experiments::bench::transfer::{self, EndReports, round_trip};
 use crate::experiments::{Context, Outcome, TrialError};
 
 /// The program, as it comes with tcptoll.
@@ -327,11 +327,11 @@ impl Trial for JavaTrial<'_> {
         Ok(())
     }
 
-    fn take(&mut self, sent: &Line, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, sent: &Line, seen: &LoadObservation<'_>) -> JudgementBasis {
         let settings = self.settings;
         if let Some(received) = self.received.take() {
             let [client, server] = &self.congestion;
-            let ended = Ended {
+            let ended = EndReports {
                 client: &sent.report(true, client),
                 server: &received.report(false, server),
             };
@@ -351,10 +351,10 @@ impl Trial for JavaTrial<'_> {
             way.encoded_bytes =
                 (sent.messages > 0).then(|| sent.bytes as f64 / sent.messages as f64);
         }
-        Taken { operations: self.notes.arm.attempts, stamped: seen.tapped }
+        JudgementBasis { operations: self.notes.arm.attempts, stamped: seen.tapped }
     }
 
-    fn compare(&mut self, _seen: &Seen<'_>) {
+    fn compare(&mut self, _seen: &LoadObservation<'_>) {
         self.notes.compare_syns();
         transfer::compare(&mut self.notes);
     }

@@ -18,8 +18,8 @@ use tcptoll_model::wire::AckDelays;
 
 use super::settings::{MessagesSettings, Program, coalesce_name};
 use crate::experiments::bench::notes::{Notes, mean_us, path_sample, segments_sent};
-use crate::experiments::bench::procedure::Seen;
-use crate::experiments::bench::transfer::{Ended, goodput, quiet_us, warn_of_buffers};
+use crate::experiments::bench::procedure::LoadObservation;
+use crate::experiments::bench::transfer::{EndReports, goodput, quiet_us, warn_of_buffers};
 
 /// A message that was written and did not arrive over a connection that reported no error.
 const MISSING: &str = "truncated";
@@ -59,8 +59,8 @@ pub(super) fn way(settings: &MessagesSettings) -> MessageWay {
 ///
 /// A message is lost with the connection that carried it, so it has the class of the connection's
 /// error at either end. A connection that failed before its first message is an attempt itself.
-fn delivered(ended: Ended<'_>) -> (u64, u64, BTreeMap<String, u64>) {
-    let Ended { client, server } = ended;
+fn delivered(ended: EndReports<'_>) -> (u64, u64, BTreeMap<String, u64>) {
+    let EndReports { client, server } = ended;
     let sent = client.sent.messages;
     let arrived = server.received.messages.min(sent);
     let lost = sent - arrived;
@@ -91,8 +91,8 @@ fn errors_of(client: &TransferReport) -> BTreeMap<String, u64> {
 
 /// Notes the figures of messages that nobody answers. The rate is what the receiver counted in its
 /// window. CPU times are of each end's window; segments are of the whole load.
-pub(super) fn take_one_way(notes: &mut Notes, ended: Ended<'_>, seen: &Seen<'_>) {
-    let Ended { client, server } = ended;
+pub(super) fn take_one_way(notes: &mut Notes, ended: EndReports<'_>, seen: &LoadObservation<'_>) {
+    let EndReports { client, server } = ended;
     let (attempts, ok, errors) = delivered(ended);
     let arm = &mut notes.arm;
     (arm.attempts, arm.ok, arm.errors) = (attempts, ok, errors);
@@ -122,7 +122,7 @@ pub(super) fn take_exchanges(
     notes: &mut Notes,
     settings: &MessagesSettings,
     (report, answered): (&ExchangeReport, &AnswersReport),
-    seen: &Seen<'_>,
+    seen: &LoadObservation<'_>,
 ) {
     let arm = &mut notes.arm;
     arm.attempts = report.attempts;
@@ -197,7 +197,7 @@ fn take_warmup(notes: &mut Notes, report: &ExchangeReport) {
     });
 }
 
-fn take_hosts(notes: &mut Notes, seen: &Seen<'_>) {
+fn take_hosts(notes: &mut Notes, seen: &LoadObservation<'_>) {
     notes.arm.client.rss_peak_bytes = Some(seen.client.after.rss_peak_bytes);
     if let (Some(host), Some(span)) = (&mut notes.arm.server, seen.server) {
         host.rss_peak_bytes = Some(span.after.rss_peak_bytes);
@@ -259,7 +259,7 @@ mod tests {
         client: &TransferReport,
         server: &TransferReport,
     ) -> (u64, u64, Vec<(String, u64)>) {
-        let (attempts, ok, errors) = delivered(Ended { client, server });
+        let (attempts, ok, errors) = delivered(EndReports { client, server });
         assert_eq!(attempts, ok + errors.values().sum::<u64>());
         (attempts, ok, errors.into_iter().collect())
     }

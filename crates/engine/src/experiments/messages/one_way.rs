@@ -8,9 +8,9 @@ use super::observation;
 use super::settings::MessagesSettings;
 use crate::experiments::bench::hosts::PortsNeeded;
 use crate::experiments::bench::notes::Notes;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::bench::service::Server;
-use crate::experiments::bench::transfer::{self, Bulk, Ended, OneWay, round_trip};
+use crate::experiments::bench::transfer::{self, Bulk, EndReports, OneWay, round_trip};
 use crate::experiments::{Context, Outcome, TrialError};
 
 /// One arm, being run.
@@ -96,17 +96,17 @@ impl Trial for OneWayTrial<'_> {
         self.server.end(hosts)
     }
 
-    fn take(&mut self, sent: &TransferReport, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, sent: &TransferReport, seen: &LoadObservation<'_>) -> JudgementBasis {
         let lab = &self.settings.lab;
         if let Some(received) = &self.server.answer {
-            let ended = Ended { client: sent, server: received };
+            let ended = EndReports { client: sent, server: received };
             transfer::take(&mut self.notes, &self.bulk, ended, (&lab.link, lab.ipv6));
             observation::take_one_way(&mut self.notes, ended, seen);
         }
-        Taken { operations: self.notes.arm.attempts, stamped: seen.tapped }
+        JudgementBasis { operations: self.notes.arm.attempts, stamped: seen.tapped }
     }
 
-    fn compare(&mut self, _seen: &Seen<'_>) {
+    fn compare(&mut self, _seen: &LoadObservation<'_>) {
         self.notes.compare_syns();
         transfer::compare(&mut self.notes);
     }

@@ -9,7 +9,7 @@ use tcptoll_model::units::{parse_time, text_time};
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::OVERHEAD_S;
-use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
+use crate::experiments::bench::settings::{LabSpec, SettingsReader, time_above_zero, wrong};
 use crate::experiments::bench::transfer::{self, WINDOW_MIN, buffer, warm_up};
 
 /// The largest message, bytes: the sender holds one in memory.
@@ -123,7 +123,7 @@ impl Encoding {
 impl MessagesSettings {
     /// Checks the settings of one arm.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         let lab = LabSpec::from(&reader)?;
         let pattern: Pattern = reader.read("pattern", str::parse)?;
         let message_bytes = size(&reader, "message", MESSAGE_MAX)?;
@@ -174,7 +174,7 @@ impl MessagesSettings {
     }
 
     /// Refuses what cannot be had together in one arm.
-    fn check(&self, reader: &Reader<'_>) -> Result<(), TrialError> {
+    fn check(&self, reader: &SettingsReader<'_>) -> Result<(), TrialError> {
         let pattern = self.pattern.name();
         if self.pattern == Pattern::WriteWriteRead && self.message_bytes < 2 {
             let typed = reader.value("message")?;
@@ -292,7 +292,7 @@ impl MessagesSettings {
 }
 
 /// A size in bytes, from 1 to the limit, which is written with it.
-fn size(reader: &Reader<'_>, key: &str, limit: (u64, &str)) -> Result<u32, TrialError> {
+fn size(reader: &SettingsReader<'_>, key: &str, limit: (u64, &str)) -> Result<u32, TrialError> {
     let bytes = transfer::size(reader, key, limit)?;
     u32::try_from(bytes).map_err(|error| wrong(key, &bytes.to_string(), error))
 }
@@ -326,7 +326,7 @@ pub(super) fn coalesce_name(coalesce: Coalesce) -> &'static str {
     }
 }
 
-fn program(reader: &Reader<'_>) -> Result<Program, TrialError> {
+fn program(reader: &SettingsReader<'_>) -> Result<Program, TrialError> {
     let is_java = reader.read("program", |typed| match typed {
         "native" => Ok(false),
         "java" => Ok(true),

@@ -21,13 +21,13 @@ use tcptoll_model::stats::Histogram;
 
 use super::settings::Ends;
 use super::trial::{Loaded, PageTrial};
-use crate::experiments::bench::procedure::Seen;
+use crate::experiments::bench::procedure::LoadObservation;
 
 /// Bytes of a response's head where the wire did not count them: those of Apache and nginx have 250 to 330.
 const HEAD_BYTES: u64 = 300;
 
 impl PageTrial<'_> {
-    pub(super) fn take_loads(&mut self, loaded: &[Loaded], seen: &Seen<'_>) {
+    pub(super) fn take_loads(&mut self, loaded: &[Loaded], seen: &LoadObservation<'_>) {
         let spans: Vec<Option<f64>> = loaded.iter().map(|one| self.span_us(one)).collect();
         let mut errors: BTreeMap<String, u64> = BTreeMap::new();
         for one in loaded {
@@ -113,7 +113,12 @@ impl PageTrial<'_> {
         Some(one.visit.pages.first()?.everything_us? as f64)
     }
 
-    fn take_record(&mut self, whole: &[(&Loaded, f64)], loaded: &[Loaded], seen: &Seen<'_>) {
+    fn take_record(
+        &mut self,
+        whole: &[(&Loaded, f64)],
+        loaded: &[Loaded],
+        seen: &LoadObservation<'_>,
+    ) {
         let mut order: Vec<&(&Loaded, f64)> = whole.iter().collect();
         order.sort_by(|a, b| a.1.total_cmp(&b.1));
         let typical = order.get(order.len().saturating_sub(1) / 2).map(|(one, _)| *one);

@@ -12,8 +12,8 @@ use tcptoll_model::warning::Warning;
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::content::{Content, Manner};
-use crate::experiments::bench::kept::Kept;
-use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
+use crate::experiments::bench::reuse_limits::ReuseLimits;
+use crate::experiments::bench::settings::{LabSpec, SettingsReader, time_above_zero, wrong};
 use crate::experiments::bench::target::Target;
 
 /// Loads of one trial, at most.
@@ -63,14 +63,14 @@ pub(super) struct Lab {
     pub(super) instead: Option<Warning>,
     /// None: as many as the connections need.
     pub(super) workers: Option<u64>,
-    pub(super) kept: Kept,
+    pub(super) kept: ReuseLimits,
     pub(super) content: Content,
 }
 
 impl PageSettings {
     /// Checks the settings of one arm, without looking at files and names.
     pub(super) fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         let protocol = match reader.value("protocol")?.as_str() {
             "http/1.1" => Protocol::Http1,
             "http/1.1-pipelined" => Protocol::Pipelined,
@@ -132,7 +132,7 @@ impl PageSettings {
     }
 }
 
-fn ends(reader: &Reader<'_>, protocol: Protocol) -> Result<(Ends, bool), TrialError> {
+fn ends(reader: &SettingsReader<'_>, protocol: Protocol) -> Result<(Ends, bool), TrialError> {
     if let Some(typed) = reader.typed("url") {
         let url = Url::typed(&typed).map_err(|error| wrong("url", &typed, error))?;
         if protocol == Protocol::Http2 && !url.tls {
@@ -165,7 +165,7 @@ fn ends(reader: &Reader<'_>, protocol: Protocol) -> Result<(Ends, bool), TrialEr
             None if kind == ServerKind::ApachePrefork => None,
             typed => Some(typed.unwrap_or(WORKERS)),
         },
-        kept: Kept::from(reader)?,
+        kept: ReuseLimits::from(reader)?,
         content: Content::from(reader)?,
     };
     Ok((Ends::Lab(Box::new(lab)), tls))

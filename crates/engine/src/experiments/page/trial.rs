@@ -13,7 +13,7 @@ use super::settings::{Ends, Lab, PageSettings};
 use crate::experiments::bench::content::{self, Served};
 use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::Notes;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::bench::roots::RootsFile;
 use crate::experiments::{Context, Outcome, TrialError};
 
@@ -205,15 +205,15 @@ impl Trial for PageTrial<'_> {
         Ok(loaded)
     }
 
-    fn compare(&mut self, _seen: &Seen<'_>) {
+    fn compare(&mut self, _seen: &LoadObservation<'_>) {
         // A browser's warm-up has connections of its own on loopback.
         if self.settings.user == PageUser::Tcptoll {
             self.notes.compare_syns();
         }
     }
 
-    fn take(&mut self, loaded: &Vec<Loaded>, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, loaded: &Vec<Loaded>, seen: &LoadObservation<'_>) -> JudgementBasis {
         self.take_loads(loaded, seen);
-        Taken { operations: loaded.len() as u64 + 1, stamped: false }
+        JudgementBasis { operations: loaded.len() as u64 + 1, stamped: false }
     }
 }

@@ -25,8 +25,10 @@ use tcptoll_model::warning::Warning;
 
 use crate::experiments::bench::hosts::{OVERHEAD_S, PortsNeeded};
 use crate::experiments::bench::notes::Notes;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
-use crate::experiments::bench::settings::{LabSpec, Reader, check_congestion, time_above_zero};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
+use crate::experiments::bench::settings::{
+    LabSpec, SettingsReader, check_congestion, time_above_zero,
+};
 use crate::experiments::bench::transfer::buffer;
 use crate::experiments::{Context, Outcome, Plan, TrialError};
 
@@ -68,7 +70,7 @@ const APPLY: &[&str] = &[
 
 /// Whether an arm measures memory.
 pub(super) fn is_asked(settings: &Settings) -> Result<bool, TrialError> {
-    Reader::new(&SPEC, settings)?.flag("memory")
+    SettingsReader::new(&SPEC, settings)?.flag("memory")
 }
 
 /// The settings of one arm, checked.
@@ -93,7 +95,7 @@ struct Limits {
 impl MemorySettings {
     /// Checks the settings of one arm.
     pub(super) fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         if let Some(other) = settings.keys().find(|name| !APPLY.contains(&name.as_str())) {
             return Err(TrialError::Setting(format!(
                 "--{other} has no effect with --memory, which opens connections and fills their \
@@ -397,13 +399,13 @@ impl Trial for MemoryTrial<'_> {
         Ok(Report { attempts, ok, errors, client, server, idle, filled, fill })
     }
 
-    fn take(&mut self, report: &Report, _seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, report: &Report, _seen: &LoadObservation<'_>) -> JudgementBasis {
         let arm = &mut self.notes.arm;
         arm.attempts = report.attempts;
         arm.ok = report.ok;
         arm.errors.clone_from(&report.errors);
         self.take_memory(report);
-        Taken { operations: report.attempts, stamped: false }
+        JudgementBasis { operations: report.attempts, stamped: false }
     }
 }
 

@@ -9,15 +9,15 @@ use tcptoll_model::experiments::stream::{
 use tcptoll_model::record::{Transfer, Way};
 
 use super::trial::StreamTrial;
-use crate::experiments::bench::procedure::Seen;
-use crate::experiments::bench::transfer::{self, Ended, cpu_s_per_gb, goodput};
+use crate::experiments::bench::procedure::LoadObservation;
+use crate::experiments::bench::transfer::{self, EndReports, cpu_s_per_gb, goodput};
 
 impl StreamTrial<'_> {
     pub(super) fn take_reports(&mut self, client: &TransferReport) {
         let nothing = TransferReport::default();
         let server = self.server.answer.as_ref().unwrap_or(&nothing);
         let lab = &self.settings.lab;
-        let ended = Ended { client, server };
+        let ended = EndReports { client, server };
         let cpu = [cpu_s_per_gb(client), cpu_s_per_gb(server)];
         transfer::take(&mut self.notes, &self.settings.bulk, ended, (&lab.link, lab.ipv6));
         let Some(recorded) = self.notes.arm.own.transfer.clone() else { return };
@@ -80,7 +80,7 @@ impl StreamTrial<'_> {
         notes.metric(&TRANSFER, whole.map(|s| s * 1e6), n);
     }
 
-    pub(super) fn take_hosts(&mut self, seen: &Seen<'_>) {
+    pub(super) fn take_hosts(&mut self, seen: &LoadObservation<'_>) {
         self.notes.arm.client.rss_peak_bytes = Some(seen.client.after.rss_peak_bytes);
         if let (Some(host), Some(span)) = (&mut self.notes.arm.server, seen.server) {
             host.rss_peak_bytes = Some(span.after.rss_peak_bytes);

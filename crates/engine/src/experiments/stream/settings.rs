@@ -9,7 +9,7 @@ use tcptoll_model::units::{parse_rate, parse_size, parse_time};
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::OVERHEAD_S;
-use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
+use crate::experiments::bench::settings::{LabSpec, SettingsReader, time_above_zero, wrong};
 use crate::experiments::bench::transfer::{
     Bulk, OneWay, WINDOW_MIN, buffer, round_trip, size, warm_up,
 };
@@ -54,7 +54,7 @@ pub struct StreamSettings {
 impl StreamSettings {
     /// Checks the settings of one arm.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         let lab = LabSpec::from(&reader)?;
         let congestion = reader.typed("congestion");
         let sockets = sockets(&reader, congestion.as_deref())?;
@@ -80,7 +80,10 @@ impl StreamSettings {
     }
 }
 
-fn sockets(reader: &Reader<'_>, congestion: Option<&str>) -> Result<SocketSettings, TrialError> {
+fn sockets(
+    reader: &SettingsReader<'_>,
+    congestion: Option<&str>,
+) -> Result<SocketSettings, TrialError> {
     let window = buffer(reader, "window")?.flatten();
     Ok(SocketSettings {
         send_buffer: buffer(reader, "send-buffer")?.unwrap_or(window),
@@ -91,7 +94,11 @@ fn sockets(reader: &Reader<'_>, congestion: Option<&str>) -> Result<SocketSettin
     })
 }
 
-fn bulk(reader: &Reader<'_>, lab: &LabSpec, sockets: SocketSettings) -> Result<Bulk, TrialError> {
+fn bulk(
+    reader: &SettingsReader<'_>,
+    lab: &LabSpec,
+    sockets: SocketSettings,
+) -> Result<Bulk, TrialError> {
     let bytes = reader.typed_read("bytes", |typed| match parse_size(typed) {
         Ok(bytes) if (1..=BYTES_MAX).contains(&bytes) => Ok(bytes),
         Ok(_) => Err("write a size from 1 to 1024G, like 100M".to_owned()),

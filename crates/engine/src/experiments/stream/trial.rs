@@ -7,7 +7,7 @@ use tcptoll_model::study::PlannedArm;
 use super::settings::StreamSettings;
 use crate::experiments::bench::hosts::PortsNeeded;
 use crate::experiments::bench::notes::Notes;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::bench::service::Server;
 use crate::experiments::bench::transfer;
 use crate::experiments::{Context, Outcome, TrialError};
@@ -63,13 +63,13 @@ impl Trial for StreamTrial<'_> {
         self.server.end(hosts)
     }
 
-    fn take(&mut self, report: &TransferReport, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, report: &TransferReport, seen: &LoadObservation<'_>) -> JudgementBasis {
         self.take_reports(report);
         self.take_hosts(seen);
-        Taken { operations: report.attempts, stamped: false }
+        JudgementBasis { operations: report.attempts, stamped: false }
     }
 
-    fn compare(&mut self, _seen: &Seen<'_>) {
+    fn compare(&mut self, _seen: &LoadObservation<'_>) {
         self.notes.compare_syns();
         transfer::compare(&mut self.notes);
     }

@@ -9,7 +9,7 @@ use tcptoll_model::record::{Arm, DropBalance, HalfOpenPeer, ListenerQueue, Own};
 use tcptoll_model::warning::Warning;
 
 use super::trial::SynQueueTrial;
-use crate::experiments::bench::procedure::Seen;
+use crate::experiments::bench::procedure::LoadObservation;
 use crate::experiments::bench::queue_load::QueueLoad;
 use crate::experiments::bench::queues::balance_of;
 
@@ -17,7 +17,7 @@ use crate::experiments::bench::queues::balance_of;
 const KEPT_WITHIN: Duration = Duration::from_millis(900);
 
 impl SynQueueTrial<'_> {
-    pub(super) fn take_load(&mut self, report: &ConnectReport, seen: &Seen<'_>) {
+    pub(super) fn take_load(&mut self, report: &ConnectReport, seen: &LoadObservation<'_>) {
         let notes = &mut self.notes;
         self.queue.take(notes, report, self.settings.flow(), seen);
         let attempts = report.attempts;

@@ -12,7 +12,9 @@ use tcptoll_model::units::parse_count;
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::opening::Flow;
-use crate::experiments::bench::settings::{LabSpec, Reader, number, time_above_zero, wrong};
+use crate::experiments::bench::settings::{
+    LabSpec, SettingsReader, number, time_above_zero, wrong,
+};
 
 /// The most connections one trial opens.
 const COUNT_MAX: u64 = 1_000_000;
@@ -66,7 +68,7 @@ pub struct SynQueueSettings {
 impl SynQueueSettings {
     /// Checks the settings of one arm.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         let mut lab = LabSpec::from(&reader)?;
         let half_open = reader.read("half-open", half_open)?;
         if lab.link.loopback && half_open != HalfOpen::Number(0) {

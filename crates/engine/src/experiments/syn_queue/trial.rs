@@ -15,7 +15,7 @@ use super::settings::{HalfOpen, SynQueueSettings};
 use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::opening::{Trace, drive_measured};
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::bench::queue_load::QueueLoad;
 use crate::experiments::{Context, Outcome, TrialError};
 
@@ -183,12 +183,12 @@ impl Trial for SynQueueTrial<'_> {
         self.queue.end(hosts)
     }
 
-    fn take(&mut self, report: &ConnectReport, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, report: &ConnectReport, seen: &LoadObservation<'_>) -> JudgementBasis {
         self.take_load(report, seen);
-        Taken { operations: report.attempts, stamped: false }
+        JudgementBasis { operations: report.attempts, stamped: false }
     }
 
-    fn compare(&mut self, _seen: &Seen<'_>) {
+    fn compare(&mut self, _seen: &LoadObservation<'_>) {
         self.notes.compare_syns_beside(self.pressed.report.syns);
     }
 }

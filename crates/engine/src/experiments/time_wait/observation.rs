@@ -18,7 +18,7 @@ use tcptoll_model::warning::Warning;
 
 use super::trial::{Driven, TimeWaitTrial};
 use crate::experiments::bench::notes::{Span, mean_us, path_sample};
-use crate::experiments::bench::procedure::Seen;
+use crate::experiments::bench::procedure::LoadObservation;
 
 /// A socket is in TIME-WAIT for 60 s: until then, with a second to spare, none has gone by itself.
 const NONE_GONE_NS: u64 = 59_000_000_000;
@@ -152,7 +152,7 @@ impl TimeWaitTrial<'_> {
         notes.arm.own.port_use = Some(Box::new(port_use));
     }
 
-    pub(super) fn take_hosts(&mut self, report: &ShortReport, seen: &Seen<'_>) {
+    pub(super) fn take_hosts(&mut self, report: &ShortReport, seen: &LoadObservation<'_>) {
         let notes = &mut self.notes;
         notes.arm.client.rss_peak_bytes = Some(seen.client.after.rss_peak_bytes);
         notes.client_cpu(report.cpu_us, report.attempts, report.attempts);

@@ -12,7 +12,7 @@ use tcptoll_model::units::{parse_count, parse_share, parse_time};
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{DEFAULT_PORTS, OVERHEAD_S, PORT_S};
-use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
+use crate::experiments::bench::settings::{LabSpec, SettingsReader, time_above_zero, wrong};
 
 /// The most operations of one trial.
 const COUNT_MAX: u64 = 10_000_000;
@@ -91,7 +91,7 @@ pub struct TimeWaitSettings {
 impl TimeWaitSettings {
     /// Checks the settings of one arm.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         let mut lab = LabSpec::from(&reader)?;
         let range = reader.typed_read("port-range", port_range)?;
         let max_tw_buckets = reader.typed_count("max-tw-buckets", 0, BUCKETS_MAX)?;
@@ -142,7 +142,7 @@ impl TimeWaitSettings {
     }
 
     /// Connections before the measurement cannot be more than ports, and long-lived ones leave none.
-    fn check_held(&self, reader: &Reader<'_>) -> Result<(), TrialError> {
+    fn check_held(&self, reader: &SettingsReader<'_>) -> Result<(), TrialError> {
         let ports = self.expected_ports().saturating_mul(self.source_count());
         let held = self.held.count(self.expected_ports());
         if held <= ports {
@@ -201,7 +201,7 @@ impl TimeWaitSettings {
 ///
 /// Errors: `--client-sysctl` or `--server-sysctl` sets it too.
 fn set(
-    reader: &Reader<'_>,
+    reader: &SettingsReader<'_>,
     lab: &mut LabSpec,
     (key, name, value): (&str, &str, &str),
     both: bool,
@@ -239,7 +239,7 @@ fn set_buckets(lab: &LabSpec) -> Option<u64> {
 }
 
 /// The addresses to bind: several, or the host's own if the port is to be chosen in a certain way.
-fn sources(reader: &Reader<'_>, lab: &LabSpec) -> Result<Vec<IpAddr>, TrialError> {
+fn sources(reader: &SettingsReader<'_>, lab: &LabSpec) -> Result<Vec<IpAddr>, TrialError> {
     let count = reader.count("sources", 1, SOURCES_MAX)?;
     let (loopback, ipv6) = (lab.link.loopback, lab.ipv6);
     if loopback && count > 1 {

@@ -16,7 +16,7 @@ use tcptoll_model::study::PlannedArm;
 use super::settings::{PORT_RANGE, TW_REUSE, TimeWaitSettings};
 use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::Notes;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
 
 /// Port of the server. The kernel would choose another one for the load than for the connections
@@ -189,12 +189,12 @@ impl Trial for TimeWaitTrial<'_> {
         Ok(())
     }
 
-    fn take(&mut self, driven: &Driven, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, driven: &Driven, seen: &LoadObservation<'_>) -> JudgementBasis {
         self.take_report(driven);
         self.take_port_use(&driven.report, seen.client);
         self.take_hosts(&driven.report, seen);
         self.check_time_wait(&driven.report, seen.client);
-        Taken { operations: driven.report.attempts, stamped: false }
+        JudgementBasis { operations: driven.report.attempts, stamped: false }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What do the waiting connections of visitors hold on a server, and how long do pages take meanwhile?
 
-mod before;
+mod before_command;
 mod expected;
 mod observation;
 mod settings;

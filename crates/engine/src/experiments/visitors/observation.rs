@@ -15,9 +15,9 @@ use tcptoll_model::stats::{Histogram, SeriesBuilder};
 use tcptoll_model::validity;
 
 use super::expected::Alone;
-use super::trial::{Came, Limit, VisitorTrial};
+use super::trial::{Limit, VisitorTrial, VisitorsOutcome};
 use crate::experiments::bench::notes::{quantile_us, set_cpu};
-use crate::experiments::bench::procedure::Seen;
+use crate::experiments::bench::procedure::LoadObservation;
 
 /// Visitors that come later than this share of a page's time are late.
 const LATE_SHARE: f64 = 0.05;
@@ -26,7 +26,7 @@ const LATE_SHARE: f64 = 0.05;
 type Of = fn(&PageSeen) -> f64;
 
 impl VisitorTrial<'_> {
-    pub(super) fn take_visits(&mut self, came: &Came, seen: &Seen<'_>) {
+    pub(super) fn take_visits(&mut self, came: &VisitorsOutcome, seen: &LoadObservation<'_>) {
         let arm = &mut self.notes.arm;
         arm.attempts = came.pages.len() as u64;
         arm.ok = came.pages.iter().filter(|page| page.error.is_none()).count() as u64;
@@ -48,7 +48,7 @@ impl VisitorTrial<'_> {
     }
 
     /// Figures of pages that came whole.
-    fn take_pages(&mut self, came: &Came) {
+    fn take_pages(&mut self, came: &VisitorsOutcome) {
         let whole: Vec<&PageSeen> = came.pages.iter().filter(|page| page.error.is_none()).collect();
         let mean = |pages: &[&PageSeen], figure: Of| {
             let count = pages.len() as u64;
@@ -75,7 +75,7 @@ impl VisitorTrial<'_> {
         self.notes.metric(&PAGE_P95, quantile_us(&histogram, 95), histogram.count());
     }
 
-    fn record(&self, came: &Came) -> SiteVisits {
+    fn record(&self, came: &VisitorsOutcome) -> SiteVisits {
         let settings = self.settings;
         let window_s = settings.duration.as_secs_f64();
         let from_s = settings.warmup.as_secs_f64();
@@ -155,7 +155,7 @@ impl VisitorTrial<'_> {
     /// Samples of the status page within the measured window, and when each was since its beginning.
     fn samples<'b>(
         &'b self,
-        came: &Came,
+        came: &VisitorsOutcome,
     ) -> impl Iterator<Item = (Duration, &'b WorkerSample)> + use<'b> {
         let begun_ns = came.report.begun_ns;
         let settings = self.settings;
@@ -166,7 +166,11 @@ impl VisitorTrial<'_> {
         })
     }
 
-    fn over_time(&self, came: &Came, figure: fn(&WorkerSample) -> Option<u64>) -> Series {
+    fn over_time(
+        &self,
+        came: &VisitorsOutcome,
+        figure: fn(&WorkerSample) -> Option<u64>,
+    ) -> Series {
         let values = self.samples(came);
         Self::series(values.filter_map(|(since, sample)| Some((since, figure(sample)?))))
     }
@@ -206,7 +210,7 @@ impl VisitorTrial<'_> {
     }
 
     /// Whether the client kept its schedule, and whether its CPU made the figures.
-    fn judge(&mut self, came: &Came, seen: &Seen<'_>) {
+    fn judge(&mut self, came: &VisitorsOutcome, seen: &LoadObservation<'_>) {
         let notes = &mut self.notes;
         let late_us = |ns: u64| Some(ns as f64 / 1e3);
         let typical = notes.arm.histograms.get(PAGE.name).and_then(|pages| pages.p50);

@@ -16,8 +16,10 @@ use tcptoll_model::units::parse_size;
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::content::{Content, Manner};
-use crate::experiments::bench::kept::Kept;
-use crate::experiments::bench::settings::{LabSpec, Reader, number, time_above_zero, wrong};
+use crate::experiments::bench::reuse_limits::ReuseLimits;
+use crate::experiments::bench::settings::{
+    LabSpec, SettingsReader, number, time_above_zero, wrong,
+};
 use crate::experiments::bench::target::Target;
 
 /// Visitors of one trial, about, at most: each has six connections, and they are all one client's.
@@ -63,7 +65,7 @@ pub(super) enum Ends {
 pub(super) struct Lab {
     pub(super) spec: LabSpec,
     pub(super) kind: ServerKind,
-    pub(super) kept: Kept,
+    pub(super) kept: ReuseLimits,
     /// How long the server keeps an idle connection. None: it keeps none.
     pub(super) kept_for: Option<Duration>,
     pub(super) limits: ServerLimits,
@@ -86,7 +88,7 @@ pub(super) struct Theirs {
 impl VisitorSettings {
     /// Checks the settings of one arm, without looking at files.
     pub(super) fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         let keepalive_timeout = reader.typed_read("keepalive-timeout", time_above_zero)?;
         let ends = match reader.typed("url") {
             Some(typed) => Ends::Target(Box::new(Theirs::from(&reader, &typed)?)),
@@ -161,14 +163,14 @@ impl VisitorSettings {
 }
 
 impl Lab {
-    fn from(reader: &Reader<'_>) -> Result<Self, TrialError> {
+    fn from(reader: &SettingsReader<'_>) -> Result<Self, TrialError> {
         let server = reader.value("server")?;
         let kind = ServerKind::named(&server)
             .filter(|kind| !matches!(kind, ServerKind::Puma | ServerKind::Null))
             .ok_or_else(|| {
                 wrong("server", &server, "write apache, apache-worker, apache-prefork or nginx")
             })?;
-        let kept = Kept::from(reader)?;
+        let kept = ReuseLimits::from(reader)?;
         // All of Apache's modules have the same timeout.
         let own =
             Duration::from_millis(Server::named(&server).unwrap_or_default().own_timeout_ms());
@@ -207,7 +209,7 @@ impl Lab {
 }
 
 impl Theirs {
-    fn from(reader: &Reader<'_>, typed: &str) -> Result<Self, TrialError> {
+    fn from(reader: &SettingsReader<'_>, typed: &str) -> Result<Self, TrialError> {
         let url = Url::typed(typed).map_err(|error| wrong("url", typed, error))?;
         for key in ["ca", "insecure"] {
             if let (false, Some(typed)) = (url.tls, reader.typed(key)) {
@@ -246,7 +248,7 @@ fn at_least(least: f64) -> impl Fn(&str) -> Result<f64, String> {
     }
 }
 
-fn peaks(reader: &Reader<'_>) -> Result<Option<Peaks>, TrialError> {
+fn peaks(reader: &SettingsReader<'_>) -> Result<Option<Peaks>, TrialError> {
     let factor = reader.read("peak-factor", at_least(1.0))?;
     if factor <= 1.0 {
         return Ok(None);

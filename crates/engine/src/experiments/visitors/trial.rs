@@ -15,12 +15,12 @@ use tcptoll_model::page::resource::Protocol;
 use tcptoll_model::page::waterfall::Waterfall;
 use tcptoll_model::study::PlannedArm;
 
-use super::before;
+use super::before_command;
 use super::settings::{Ends, Lab, Theirs, VisitorSettings, ns};
 use crate::experiments::bench::content::{self, Served};
 use crate::experiments::bench::hosts::{PortsNeeded, workers_seen};
 use crate::experiments::bench::notes::Notes;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
 
 /// Port of the lab's server.
@@ -59,7 +59,7 @@ pub(super) enum Limit {
 }
 
 /// What visitors did.
-pub(super) struct Came {
+pub(super) struct VisitorsOutcome {
     pub(super) report: VisitsReport,
     pub(super) pages: Vec<PageSeen>,
     pub(super) connections: Vec<ConnectionSeen>,
@@ -148,7 +148,7 @@ impl Theirs {
     /// Runs the command that comes before each trial; gives the page and how TLS is spoken.
     fn begin(&self, context: &Context<'_>) -> Result<(Served, TlsLoad), TrialError> {
         if let Some(command) = &self.before {
-            before::run(command, context.interrupt)?;
+            before_command::run(command, context.interrupt)?;
         }
         let served = Served::by(&self.url, &self.target)?;
         let tls = TlsLoad {
@@ -162,7 +162,7 @@ impl Theirs {
 }
 
 impl Trial for VisitorTrial<'_> {
-    type Report = Came;
+    type Report = VisitorsOutcome;
 
     fn notes(&mut self) -> &mut Notes {
         &mut self.notes
@@ -209,7 +209,11 @@ impl Trial for VisitorTrial<'_> {
         Ok(Watch::default())
     }
 
-    fn load(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<Came, TrialError> {
+    fn load(
+        &mut self,
+        hosts: &mut Hosts,
+        context: &mut Context<'_>,
+    ) -> Result<VisitorsOutcome, TrialError> {
         if let Some(graph) = &self.graph {
             content::upload(&mut hosts.client, graph)?;
         }
@@ -224,7 +228,8 @@ impl Trial for VisitorTrial<'_> {
         let progress = &mut context.progress;
         let tell = &mut |done: Done| progress(done, total.max(done.done));
         let answered = hosts.client.wait(begun, context.interrupt, tell)?;
-        let mut came = Came { report: answered.answer, pages: Vec::new(), connections: Vec::new() };
+        let mut came =
+            VisitorsOutcome { report: answered.answer, pages: Vec::new(), connections: Vec::new() };
         for row in answered.rows {
             match row {
                 Rows::Visit(VisitPart::Pages(pages)) => came.pages.extend(pages),
@@ -241,8 +246,8 @@ impl Trial for VisitorTrial<'_> {
         Ok(())
     }
 
-    fn take(&mut self, came: &Came, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, came: &VisitorsOutcome, seen: &LoadObservation<'_>) -> JudgementBasis {
         self.take_visits(came, seen);
-        Taken { operations: came.pages.len() as u64, stamped: false }
+        JudgementBasis { operations: came.pages.len() as u64, stamped: false }
     }
 }

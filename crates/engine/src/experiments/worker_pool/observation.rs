@@ -19,7 +19,7 @@ use tcptoll_model::warning::Warning;
 use super::recovery::recovery_s;
 use super::trial::{BACKEND_GROUP, Driven, LOCAL_GROUP, PoolTrial};
 use crate::experiments::bench::notes::{mean_us, path_sample, quantile_us, set_cpu};
-use crate::experiments::bench::procedure::Seen;
+use crate::experiments::bench::procedure::LoadObservation;
 
 /// Points of a series of the status page.
 const POINTS: usize = 400;
@@ -54,7 +54,7 @@ const GROUPS: [GroupSpecs; 2] = [
 ];
 
 impl PoolTrial<'_> {
-    pub(super) fn take_driven(&mut self, driven: &Driven, seen: &Seen<'_>) {
+    pub(super) fn take_driven(&mut self, driven: &Driven, seen: &LoadObservation<'_>) {
         self.take_report(&driven.report);
         let mut pool = self.pool(driven);
         for specs in &GROUPS {
@@ -214,7 +214,7 @@ impl PoolTrial<'_> {
 
     /// Whether the client kept its schedule, and whether its CPU or the stall made the figures. The
     /// load and the front service share the client host's CPU.
-    fn judge(&mut self, driven: &Driven, seen: &Seen<'_>) {
+    fn judge(&mut self, driven: &Driven, seen: &LoadObservation<'_>) {
         let report = &driven.report;
         let notes = &mut self.notes;
         let late = |percent| quantile_us(driven.named("lateness")?, percent);

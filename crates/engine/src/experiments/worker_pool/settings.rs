@@ -10,7 +10,9 @@ use tcptoll_model::units::{human_count, parse_share, parse_time, text_time};
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::OVERHEAD_S;
-use crate::experiments::bench::settings::{LabSpec, Reader, number, time_above_zero, wrong};
+use crate::experiments::bench::settings::{
+    LabSpec, SettingsReader, number, time_above_zero, wrong,
+};
 
 /// The longest window, warm-up and request.
 const TIME_MAX: Duration = Duration::from_mins(10);
@@ -107,7 +109,7 @@ pub struct BackendSettings {
 impl PoolSettings {
     /// Checks the settings of one arm.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         let mut lab = LabSpec::from(&reader)?;
         if reader.flag("abort-on-overflow")? {
             if lab.server_sysctls.iter().any(|(name, _)| name == ABORT) {
@@ -163,7 +165,7 @@ impl LoadSettings {
     }
 }
 
-fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
+fn load(reader: &SettingsReader<'_>) -> Result<LoadSettings, TrialError> {
     let typed = reader.value("rate")?;
     let rate_per_s = number(&typed).filter(|rate| *rate > 0.0 && *rate <= 1e5);
     let why = "write requests per second, above 0 and at most 100000";
@@ -206,7 +208,10 @@ fn connections(rate_per_s: f64, spread: Spread, wait: Duration) -> u64 {
     (mean + burst).ceil() as u64 + 16
 }
 
-fn stall(reader: &Reader<'_>, load: &LoadSettings) -> Result<Option<StallSettings>, TrialError> {
+fn stall(
+    reader: &SettingsReader<'_>,
+    load: &LoadSettings,
+) -> Result<Option<StallSettings>, TrialError> {
     let long = reader.read("stall", time)?;
     let after = reader.read("stall-after", time)?;
     if long.is_zero() {
@@ -224,7 +229,7 @@ fn stall(reader: &Reader<'_>, load: &LoadSettings) -> Result<Option<StallSetting
     Ok(Some(StallSettings { after, long }))
 }
 
-fn front(reader: &Reader<'_>) -> Result<FrontSettings, TrialError> {
+fn front(reader: &SettingsReader<'_>) -> Result<FrontSettings, TrialError> {
     let named = |typed: &str| FrontKind::named(typed).ok_or("write workers or php-fpm");
     Ok(FrontSettings {
         kind: reader.read("front", named)?,
@@ -237,7 +242,10 @@ fn front(reader: &Reader<'_>) -> Result<FrontSettings, TrialError> {
     })
 }
 
-fn backend(reader: &Reader<'_>, load: &LoadSettings) -> Result<BackendSettings, TrialError> {
+fn backend(
+    reader: &SettingsReader<'_>,
+    load: &LoadSettings,
+) -> Result<BackendSettings, TrialError> {
     let kind = |typed: &str| BackendKind::named(typed).ok_or("write redis or mariadb");
     let connection = |typed: &str| Connection::named(typed).ok_or("write per-request or pooled");
     let retries = Retries {

@@ -21,7 +21,7 @@ use super::settings::{PoolSettings, StallSettings};
 use crate::experiments::bench::hosts::{DEFAULT_PORTS, PortsNeeded, workers_seen};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::opening::recorded_queues;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, JudgementBasis, LoadObservation, Site, Trial};
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
 
@@ -285,13 +285,16 @@ impl Trial for PoolTrial<'_> {
         Ok(())
     }
 
-    fn take(&mut self, driven: &Driven, seen: &Seen<'_>) -> Taken {
+    fn take(&mut self, driven: &Driven, seen: &LoadObservation<'_>) -> JudgementBasis {
         self.take_driven(driven, seen);
-        Taken { operations: driven.report.attempts + driven.report.warmup.0, stamped: STAMPED }
+        JudgementBasis {
+            operations: driven.report.attempts + driven.report.warmup.0,
+            stamped: STAMPED,
+        }
     }
 
     /// The client's counters have the connections of the load in them, which never reach the link.
-    fn compare(&mut self, _seen: &Seen<'_>) {}
+    fn compare(&mut self, _seen: &LoadObservation<'_>) {}
 }
 
 /// A time as orders have it. Settings are minutes at most.

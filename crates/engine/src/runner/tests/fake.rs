@@ -44,7 +44,7 @@ type Script = Arc<dyn Fn(&Call<'_>) -> Gives + Send + Sync>;
 
 /// How often the runner asked for what.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct CallCounts {
     pub(super) plans: usize,
     pub(super) prepared: usize,
     pub(super) resolved: usize,
@@ -81,7 +81,7 @@ const SPEC: Spec = Spec {
 /// The experiment.
 pub(super) struct Fake {
     script: Script,
-    asked: Arc<Mutex<Asked>>,
+    asked: Arc<Mutex<CallCounts>>,
 }
 
 /// What a trial is expected to take, s.
@@ -95,7 +95,7 @@ impl Fake {
         Box::leak(Box::new(Self { script: Arc::new(script), asked: Arc::default() }))
     }
 
-    pub(super) fn asked(&self) -> Asked {
+    pub(super) fn asked(&self) -> CallCounts {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -122,7 +122,7 @@ impl Experiment for Fake {
 
 struct FakePlan {
     script: Script,
-    asked: Arc<Mutex<Asked>>,
+    asked: Arc<Mutex<CallCounts>>,
     to: Option<Target>,
     is_prepared: bool,
 }

@@ -361,9 +361,9 @@ fn passes(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    type Both = Relay<UnixStream, UnixStream>;
+    type UnixRelay = Relay<UnixStream, UnixStream>;
 
-    fn pair(dead_after: Duration) -> (Both, Both) {
+    fn pair(dead_after: Duration) -> (UnixRelay, UnixRelay) {
         let (a, b) = UnixStream::pair().unwrap();
         let end = |stream: UnixStream| {
             stream.set_nonblocking(true).unwrap();

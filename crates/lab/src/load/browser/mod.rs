@@ -318,7 +318,7 @@ fn load(
     let pipe = &mut browser.pipe;
     pipe.send("Page.navigate", &json!({ "url": url }))?;
     let begun = Instant::now();
-    let mut seen = Seen::default();
+    let mut seen = PageObservation::default();
     let gave_up = loop {
         // Not for luck: what comes meanwhile is read together.
         std::thread::sleep(COLLECT);
@@ -361,7 +361,7 @@ fn load(
 }
 
 /// What was seen of a load.
-struct Seen {
+struct PageObservation {
     load: Load,
     /// The `load` event of the page itself.
     is_loaded: bool,
@@ -372,7 +372,7 @@ struct Seen {
     changed: Instant,
 }
 
-impl Default for Seen {
+impl Default for PageObservation {
     fn default() -> Self {
         Self {
             load: Load::default(),
@@ -384,7 +384,7 @@ impl Default for Seen {
     }
 }
 
-impl Seen {
+impl PageObservation {
     fn take(&mut self, event: &Event) {
         match event {
             // What was said before belongs to a page of the warm-up.

@@ -1,7 +1,7 @@
 //! One connection's place in the client loop, and the request under way on it.
 
 use ring::digest::Context;
-use tcptoll_model::http::response::Reader;
+use tcptoll_model::http::response::ResponseReader;
 
 use super::tls::Session;
 
@@ -35,7 +35,7 @@ pub(super) struct Slot {
     pub(super) leaving: bool,
     /// The request did not leave in one piece.
     pub(super) in_parts: bool,
-    pub(super) reader: Reader,
+    pub(super) reader: ResponseReader,
     /// Requests of this connection that have ended.
     pub(super) served: u32,
     /// Which request it is.

@@ -41,7 +41,7 @@ const EVENTS: usize = 1024;
 const READ_BYTES: usize = 256 << 10;
 
 /// One connection. There may be many: every byte counts.
-struct Kept {
+struct IdleConnection {
     tcp: Tcp,
     kind: u8,
     state: State,
@@ -84,7 +84,7 @@ pub(super) struct Keeper {
     room: u64,
     /// No connection is accepted before this, ns: a file was lacking.
     accept_ns: u64,
-    slots: Slots<Kept>,
+    slots: Slots<IdleConnection>,
     opening: Option<Opening>,
     /// Whether `Make` is still to be answered.
     making: bool,
@@ -357,7 +357,7 @@ impl Keeper {
     }
 
     /// Takes a connection out, and out of everything that knows it.
-    fn take(&mut self, slot: u32) -> Option<Kept> {
+    fn take(&mut self, slot: u32) -> Option<IdleConnection> {
         let kept = self.slots.take(slot)?;
         if let Some(member) = kept.member {
             self.checks.remove(member);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tcptoll_model::http::response::{Limits, Progress, Reader};
+use tcptoll_model::http::response::{Limits, Progress, ResponseReader};
 use tcptoll_model::page::loader::{ConnectionId, Head, RequestId};
 use tcptoll_model::page::rules;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -25,7 +25,7 @@ const LIMITS: Limits =
 /// The response that is being read.
 #[derive(Default)]
 struct Response {
-    reader: Reader,
+    reader: ResponseReader,
     /// Bytes until the head is whole.
     head: Vec<u8>,
     decoder: Decoder,

@@ -193,7 +193,7 @@ fn the_next_page_opens_connections_anew_after_the_servers_timeout() {
 }
 
 /// Visitors of a server, for 2 s.
-fn visitors(server: &Server, change: impl FnOnce(&mut LoadVisits)) -> super::visits::Seen {
+fn visitors(server: &Server, change: impl FnOnce(&mut LoadVisits)) -> super::visits::VisitCounts {
     let mut wanted = LoadVisits {
         page: order(&server.at),
         visitors: Visitors {

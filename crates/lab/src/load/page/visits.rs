@@ -21,7 +21,7 @@ use crate::messages::{ConnectionSeen, LoadVisits, PageReport, PageSeen, VisitsRe
 
 /// What visitors did.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct VisitCounts {
     /// Pages that began after the warm-up.
     pub pages: Vec<PageSeen>,
     /// Connections.
@@ -38,14 +38,18 @@ struct Site {
     begin: Start,
     begun_ns: u64,
     stopped: Cell<bool>,
-    seen: RefCell<Seen>,
+    seen: RefCell<VisitCounts>,
 }
 
 /// Lets the visitors come; ends when all of them have left, or their time is over and no page is under
 /// way.
 ///
 /// Errors: what was asked for cannot be done; the parent is gone.
-pub fn run(order: &LoadVisits, uploaded: &str, channel: &mut Channel) -> Result<Seen, LoadError> {
+pub fn run(
+    order: &LoadVisits,
+    uploaded: &str,
+    channel: &mut Channel,
+) -> Result<VisitCounts, LoadError> {
     let (mut seen, cpu_us) = alone(visitors(order, uploaded, channel))?;
     seen.report.cpu_us = cpu_us;
     Ok(seen)
@@ -55,7 +59,7 @@ async fn visitors(
     order: &LoadVisits,
     uploaded: &str,
     channel: &mut Channel,
-) -> Result<Seen, LoadError> {
+) -> Result<VisitCounts, LoadError> {
     let site = Rc::new(Site {
         order: order.clone(),
         tls: client_tls(&order.page)?,

@@ -18,7 +18,7 @@
 //! The clock is read every 16 KiB or 32 calls, whichever is first, and after every wait.
 
 mod connection;
-mod ends;
+mod finish;
 mod goodput;
 mod sampling;
 mod sending;

@@ -16,7 +16,7 @@ pub(super) enum State {
 
 /// A socket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct RingSocket {
     /// Whose; [`NONE`]: nobody's any more.
     pub(super) slot: u32,
     /// The turn of the last send.
@@ -36,7 +36,7 @@ pub(super) struct Place {
     pub(super) left: Left,
 }
 
-pub(super) const EMPTY: Place = Place {
+pub(super) const EMPTY: RingSocket = RingSocket {
     slot: NONE,
     sent_in: 0,
     state: State::Over,

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 /// A value, and when it came, ns.
 #[derive(Clone, Debug)]
-struct Kept {
+struct CachedValue {
     value: Vec<u8>,
     since_ns: u64,
 }
@@ -17,7 +17,7 @@ struct Kept {
 pub(super) struct Cache {
     /// For this long, ns.
     keep_ns: u64,
-    kept: RwLock<Option<Kept>>,
+    kept: RwLock<Option<CachedValue>>,
     /// Held by the worker that refreshes.
     refreshing: Mutex<()>,
 }
@@ -39,7 +39,7 @@ impl Cache {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner).clone();
         let refresh = || {
             let value = call()?;
-            let new = Kept { value: value.clone(), since_ns: now() };
+            let new = CachedValue { value: value.clone(), since_ns: now() };
             *self.kept.write().unwrap_or_else(PoisonError::into_inner) = Some(new);
             Ok(value)
         };

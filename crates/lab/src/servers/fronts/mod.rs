@@ -15,7 +15,7 @@ use std::time::Instant;
 use super::Running;
 use super::program;
 use super::run_folder::RunFolder;
-use super::status::{Reader, Source};
+use super::status::{Source, StatusReader};
 use super::watch::WorkersWatch;
 use crate::messages::{FrontKind, FrontServing, FrontSpec, WatchWorkers};
 
@@ -107,7 +107,7 @@ fn wait_for_status(
     running: &mut Running,
     first: usize,
 ) -> Result<(), String> {
-    let mut reader = Reader::new(source.clone());
+    let mut reader = StatusReader::new(source.clone());
     let log = running.folder.file("log");
     let children = &mut running.children[first..];
     let workers = spec.workers;

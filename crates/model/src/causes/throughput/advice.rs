@@ -18,7 +18,7 @@ const SAME: f64 = 0.03;
 
 /// One direction of an arm and its limit.
 #[derive(Clone, Copy)]
-struct One<'a> {
+struct MeasuredDirection<'a> {
     arm: &'a Arm,
     transfer: &'a Transfer,
     direction: Direction,
@@ -26,7 +26,7 @@ struct One<'a> {
     goodput: f64,
 }
 
-impl One<'_> {
+impl MeasuredDirection<'_> {
     fn is(&self, limit: Limit) -> bool {
         limited_by(self.transfer, self.direction, self.way).is_some_and(|one| one.is(limit))
     }
@@ -40,12 +40,12 @@ impl One<'_> {
     }
 }
 
-fn all(summary: &Summary) -> Vec<One<'_>> {
+fn all(summary: &Summary) -> Vec<MeasuredDirection<'_>> {
     let of_arm = |arm| -> Option<_> {
         let transfer = transfer_of(arm)?;
         Some(Direction::used_in(transfer).filter_map(move |(direction, way)| {
             let goodput = way.goodput_bytes_per_s()?;
-            Some(One { arm, transfer, direction, way, goodput })
+            Some(MeasuredDirection { arm, transfer, direction, way, goodput })
         }))
     };
     summary.arms.iter().filter_map(of_arm).flatten().collect()
@@ -56,34 +56,38 @@ fn transfer_of(arm: &Arm) -> Option<&Transfer> {
 }
 
 /// The direction that one limit hit hardest.
-fn worst<'a>(all: &[One<'a>], limit: Limit) -> Option<One<'a>> {
+fn worst<'a>(all: &[MeasuredDirection<'a>], limit: Limit) -> Option<MeasuredDirection<'a>> {
     let ill = all.iter().copied().filter(|one| one.is(limit));
     ill.min_by(|a, b| a.goodput.total_cmp(&b.goodput))
 }
 
 /// The one that came closest: its buffer says best how much of a size becomes window.
-fn closest<'a>(all: &[One<'a>], limit: Limit) -> Option<One<'a>> {
+fn closest<'a>(all: &[MeasuredDirection<'a>], limit: Limit) -> Option<MeasuredDirection<'a>> {
     let ill = all.iter().copied().filter(|one| one.is(limit));
     ill.max_by(|a, b| a.goodput.total_cmp(&b.goodput))
 }
 
 /// The same direction of the best arm that differs from this one in nothing but these options.
-fn better<'a>(all: &[One<'a>], ill: &One<'_>, options: &[&str]) -> Option<One<'a>> {
+fn better<'a>(
+    all: &[MeasuredDirection<'a>],
+    ill: &MeasuredDirection<'_>,
+    options: &[&str],
+) -> Option<MeasuredDirection<'a>> {
     let rest = |arm: &Arm| {
         let mut factors = arm.factors.clone();
         factors.retain(|name, _| !options.contains(&name.as_str()));
         factors
     };
-    let better = |one: &One<'_>| {
+    let better = |one: &MeasuredDirection<'_>| {
         one.arm.name != ill.arm.name
             && one.direction == ill.direction
             && rest(one.arm) == rest(ill.arm)
             && one.goodput > ill.goodput * (1.0 + SAME)
     };
-    let better: Vec<One<'_>> = all.iter().copied().filter(better).collect();
+    let better: Vec<MeasuredDirection<'_>> = all.iter().copied().filter(better).collect();
     let best = better.iter().copied().max_by(|a, b| a.goodput.total_cmp(&b.goodput))?;
     // What the kernel chose itself is the better proof, where it carries as much.
-    let tuned = |one: &One<'_>| {
+    let tuned = |one: &MeasuredDirection<'_>| {
         let [from, to] = one.direction.ends(one.transfer);
         [from.send_buffer, to.receive_buffer].iter().all(|buffer| buffer.asked_bytes.is_none())
     };
@@ -92,7 +96,7 @@ fn better<'a>(all: &[One<'a>], ill: &One<'_>, options: &[&str]) -> Option<One<'a
     tuned.or(Some(best))
 }
 
-fn proof(better: Option<One<'_>>) -> Option<String> {
+fn proof(better: Option<MeasuredDirection<'_>>) -> Option<String> {
     let better = better?;
     Some(format!("arm {}: {}", better.arm.name, better.rate()))
 }
@@ -116,7 +120,12 @@ struct Names {
 }
 
 /// What makes a buffer larger: the kernel, or a size for this link.
-fn buffer(ill: &One<'_>, names: &Names, buffer: Buffer, window: Option<f64>) -> String {
+fn buffer(
+    ill: &MeasuredDirection<'_>,
+    names: &Names,
+    buffer: Buffer,
+    window: Option<f64>,
+) -> String {
     // How much of the buffer asked for is window, as measured in this arm.
     let share = window.zip(buffer.asked_bytes).map(|(window, asked)| window / asked.max(1) as f64);
     let needed = ill.product().zip(share).filter(|(_, share)| *share > 0.0);
@@ -249,11 +258,12 @@ const SUPER_PACKET: f64 = 65_536.0;
 /// On a full link nothing carries more; but windows above its product make every round trip longer.
 pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
     let all = all(summary);
-    let queue = |one: &One<'_>| {
+    let queue = |one: &MeasuredDirection<'_>| {
         let sender = &one.way.sender;
         Some(sender.rtt_us? / quiet_rtt_us(one.transfer, sender)?)
     };
-    let full: Vec<One<'_>> = all.iter().copied().filter(|one| one.is(Limit::LinkRate)).collect();
+    let full: Vec<MeasuredDirection<'_>> =
+        all.iter().copied().filter(|one| one.is(Limit::LinkRate)).collect();
     let longest = full
         .iter()
         .filter(|one| queue(one).is_some_and(|ratio| ratio >= QUEUE_SHOWN))
@@ -281,7 +291,8 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
         .filter(|one| one.transfer.link_bytes_per_s == ill.transfer.link_bytes_per_s)
         .filter(|one| one.way.sender.rtt_us.is_some_and(|us| us * QUEUE_SHOWN <= rtt))
         .min_by(|a, b| {
-            let rtt_us = |one: &&One<'_>| one.way.sender.rtt_us.unwrap_or(f64::INFINITY);
+            let rtt_us =
+                |one: &&MeasuredDirection<'_>| one.way.sender.rtt_us.unwrap_or(f64::INFINITY);
             rtt_us(a).total_cmp(&rtt_us(b))
         });
     let proof = short.and_then(|one| {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::reading::{Reading, clipped, folder, join, option, place, words};
 use super::values::{address, count, seconds, switch, url_host};
-use super::{Buffers, Listen, Place, ServerConfig, Sourced, Upstream};
+use super::{Buffers, ConfigPosition, Listen, ServerConfig, Sourced, Upstream};
 
 /// Configuration files of Debian, Red Hat, the official image and Alpine.
 const FILES: [&str; 4] = [
@@ -44,7 +44,7 @@ struct Apache<'r, 'a> {
     request_timeout: Option<Sourced<f64>>,
     proxy_timeout: Option<Sourced<f64>>,
     buffers: Buffers,
-    no_reuse: Option<Place>,
+    no_reuse: Option<ConfigPosition>,
     upstreams: Vec<Upstream>,
 }
 
@@ -142,7 +142,7 @@ fn envvars(reading: &mut Reading<'_>, path: &str) -> BTreeMap<String, String> {
 
 impl Apache<'_, '_> {
     /// Directives on the command line.
-    fn given(&mut self, arguments: &[String], name: &str, at: &Place) {
+    fn given(&mut self, arguments: &[String], name: &str, at: &ConfigPosition) {
         for (index, argument) in arguments.iter().enumerate() {
             if argument == name
                 && let Some(line) = arguments.get(index + 1)
@@ -169,7 +169,7 @@ impl Apache<'_, '_> {
         }
     }
 
-    fn line(&mut self, line: &str, at: &Place, depth: usize, sections: &mut Vec<Section>) {
+    fn line(&mut self, line: &str, at: &ConfigPosition, depth: usize, sections: &mut Vec<Section>) {
         if let Some(name) = line.strip_prefix("</") {
             let name = name.trim_end_matches('>').trim().to_ascii_lowercase();
             if let Some(index) = sections.iter().rposition(|section| section.name == name) {
@@ -253,7 +253,7 @@ impl Apache<'_, '_> {
         &mut self,
         name: &str,
         values: &[String],
-        at: &Place,
+        at: &ConfigPosition,
         depth: usize,
         sections: &mut Vec<Section>,
     ) {
@@ -337,7 +337,7 @@ impl Apache<'_, '_> {
     }
 
     /// A target with its parameters, on its own or as a member of a balancer.
-    fn pass(&mut self, values: &[String], at: &Place, balancer: Option<&str>) {
+    fn pass(&mut self, values: &[String], at: &ConfigPosition, balancer: Option<&str>) {
         let Some((url, values)) = values.split_first() else { return };
         if url == "!" || url.contains('$') {
             return;
@@ -443,7 +443,7 @@ fn stem(name: &str) -> String {
     }
 }
 
-fn parameters(upstream: &mut Upstream, values: &[String], at: &Place) {
+fn parameters(upstream: &mut Upstream, values: &[String], at: &ConfigPosition) {
     for value in values {
         let Some((name, value)) = value.split_once('=') else { continue };
         // These two take milliseconds with `ms`.

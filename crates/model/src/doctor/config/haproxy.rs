@@ -2,7 +2,7 @@
 
 use super::reading::{Reading, clipped, join, place, words};
 use super::values::{address, count, seconds};
-use super::{Buffers, ENTRIES_MAX, Listen, Place, ServerConfig, Sourced, Upstream};
+use super::{Buffers, ConfigPosition, ENTRIES_MAX, Listen, ServerConfig, Sourced, Upstream};
 
 /// Its configuration file in packages of Debian, Red Hat and Alpine, and in the official image.
 const FILES: [&str; 2] = ["/etc/haproxy/haproxy.cfg", "/usr/local/etc/haproxy/haproxy.cfg"];
@@ -139,7 +139,7 @@ impl Haproxy {
         }
     }
 
-    fn open(&mut self, kind: &str, values: &[String], at: &Place) {
+    fn open(&mut self, kind: &str, values: &[String], at: &ConfigPosition) {
         let name = clipped(values.first().map_or("", String::as_str));
         let from = values.iter().position(|one| one == "from");
         let from = from.and_then(|at| values.get(at + 1));
@@ -242,7 +242,7 @@ fn is_section(word: &str) -> bool {
     others.contains(&word)
 }
 
-fn number(values: &[String], at: &Place) -> Option<Sourced<u64>> {
+fn number(values: &[String], at: &ConfigPosition) -> Option<Sourced<u64>> {
     Some(Sourced { value: count(values.first()?)?, at: at.clone() })
 }
 
@@ -253,7 +253,7 @@ fn behind<'v>(values: &'v [String], name: &str) -> Option<&'v [String]> {
 }
 
 impl Global {
-    fn set(&mut self, name: &str, values: &[String], at: &Place) {
+    fn set(&mut self, name: &str, values: &[String], at: &ConfigPosition) {
         match name {
             "maxconn" => self.maxconn = number(values, at),
             "tune.rcvbuf.client" => self.buffers.receive = number(values, at),
@@ -264,7 +264,7 @@ impl Global {
 }
 
 impl Section {
-    fn set(&mut self, name: &str, values: &[String], at: &Place) {
+    fn set(&mut self, name: &str, values: &[String], at: &ConfigPosition) {
         match name {
             "bind" if self.kind != "backend" => self.bind(values, at),
             "server" if self.kind != "frontend" => {
@@ -279,7 +279,7 @@ impl Section {
         }
     }
 
-    fn bind(&mut self, values: &[String], at: &Place) {
+    fn bind(&mut self, values: &[String], at: &ConfigPosition) {
         let Some((addresses, options)) = values.split_first() else { return };
         for on in addresses.split(',') {
             let Some(on) = target(on, "0.0.0.0") else { continue };
@@ -312,7 +312,7 @@ fn target(text: &str, any: &str) -> Option<String> {
 }
 
 impl Settings {
-    fn set(&mut self, name: &str, values: &[String], at: &Place) {
+    fn set(&mut self, name: &str, values: &[String], at: &ConfigPosition) {
         let (name, values, is_on) = match (name, values.split_first()) {
             ("no", Some((name, values))) => (name.as_str(), values, false),
             _ => (name, values, true),
@@ -366,7 +366,7 @@ impl Settings {
         }
     }
 
-    fn server_options(&mut self, values: &[String], at: &Place) {
+    fn server_options(&mut self, values: &[String], at: &ConfigPosition) {
         if let Some(values) = behind(values, "pool-max-conn") {
             // -1 is no limit.
             self.pool_max = number(values, at);

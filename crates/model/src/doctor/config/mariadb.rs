@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::reading::{Reading, join, place};
 use super::values::{size, switch};
-use super::{Listen, Place, ServerConfig, Sourced};
+use super::{ConfigPosition, Listen, ServerConfig, Sourced};
 
 /// Option files, in the order in which they are read.
 const FILES: [&str; 3] = ["/etc/my.cnf", "/etc/mysql/my.cnf", "/usr/local/etc/my.cnf"];
@@ -158,7 +158,7 @@ fn read_file(reading: &mut Reading<'_>, settings: &mut Settings, path: &str, dep
     }
 }
 
-fn set(settings: &mut Settings, name: &str, value: &str, at: &Place) {
+fn set(settings: &mut Settings, name: &str, value: &str, at: &ConfigPosition) {
     let name = name.trim().to_ascii_lowercase().replace('-', "_");
     let name = name.strip_prefix("loose_").unwrap_or(&name);
     if NAMES.contains(&name) {

@@ -87,14 +87,15 @@ impl Program {
 
 /// Where a setting stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Place {
+#[schemars(rename = "Place")]
+pub struct ConfigPosition {
     /// File; `the command line of PID 7`; or `the default of nginx 1.22.1`.
     pub file: String,
     /// Line, from 1; absent for a command line and for a default of the program.
     pub line: Option<u32>,
 }
 
-impl Place {
+impl ConfigPosition {
     /// Whether the value is the program's default: no file and no argument sets it.
     pub fn is_default(&self) -> bool {
         self.line.is_none() && self.file.starts_with(DEFAULT_OF)
@@ -104,7 +105,7 @@ impl Place {
 /// How a place begins that is a default of the program.
 const DEFAULT_OF: &str = "the default of ";
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for ConfigPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.line {
             Some(line) => write!(f, "{}:{line}", self.file),
@@ -119,7 +120,7 @@ pub struct Sourced<T> {
     /// The value.
     pub value: T,
     /// Where it stands.
-    pub at: Place,
+    pub at: ConfigPosition,
 }
 
 /// What a running server is configured to do with connections.

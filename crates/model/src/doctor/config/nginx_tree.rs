@@ -1,6 +1,6 @@
 //! nginx's configuration as a tree of directives, with included files in their places.
 
-use super::Place;
+use super::ConfigPosition;
 use super::reading::{Reading, clipped, join, place};
 
 /// Blocks inside each other, at most.
@@ -13,7 +13,7 @@ const DIRECTIVES_MAX: usize = 200_000;
 pub(super) struct Directive {
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
-    pub(super) at: Place,
+    pub(super) at: ConfigPosition,
     pub(super) inside: Vec<Directive>,
 }
 
@@ -217,7 +217,7 @@ impl<'r, 'a> Tree<'r, 'a> {
             let at = if has_lines {
                 place(path, begun)
             } else {
-                Place { file: clipped(path), line: None }
+                ConfigPosition { file: clipped(path), line: None }
             };
             all.push(Directive { name, arguments, at, inside });
         }

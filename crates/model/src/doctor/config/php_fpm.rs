@@ -2,7 +2,7 @@
 
 use super::reading::{Reading, folder, join, option, place};
 use super::values::{count, seconds};
-use super::{Listen, Place, ServerConfig, Sourced};
+use super::{ConfigPosition, Listen, ServerConfig, Sourced};
 
 /// Configuration files: the official image's, Red Hat's.
 const FILES: [&str; 2] = ["/usr/local/etc/php-fpm.conf", "/etc/php-fpm.conf"];
@@ -128,7 +128,7 @@ fn plain(value: &str) -> String {
     value.split(';').next().unwrap_or(value).trim().to_owned()
 }
 
-fn set(pool: &mut Pool, key: &str, value: &str, at: &Place) {
+fn set(pool: &mut Pool, key: &str, value: &str, at: &ConfigPosition) {
     let number = || count(value).map(|value| Sourced { value, at: at.clone() });
     match key {
         "listen" => pool.listen = Some(value.to_owned()),

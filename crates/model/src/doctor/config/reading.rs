@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{DEFAULT_OF, Place, Program, ServerConfig, Sourced};
+use super::{ConfigPosition, DEFAULT_OF, Program, ServerConfig, Sourced};
 
 /// Files of one server's configuration, at most.
 const FILES_MAX: usize = 256;
@@ -181,15 +181,15 @@ impl<'a> Reading<'a> {
         self.unread.is_empty().then(|| Sourced { value, at: self.default_place() })
     }
 
-    fn default_place(&self) -> Place {
+    fn default_place(&self) -> ConfigPosition {
         let version = self.process.version.as_deref().map(|version| format!(" {version}"));
         let (name, version) = (self.program.name(), version.unwrap_or_default());
-        Place { file: format!("{DEFAULT_OF}{name}{version}"), line: None }
+        ConfigPosition { file: format!("{DEFAULT_OF}{name}{version}"), line: None }
     }
 
     /// The place of an argument.
-    pub(super) fn command_line(&self) -> Place {
-        Place { file: format!("the command line of PID {}", self.process.pid), line: None }
+    pub(super) fn command_line(&self) -> ConfigPosition {
+        ConfigPosition { file: format!("the command line of PID {}", self.process.pid), line: None }
     }
 
     /// Whether the server's version is known to be this one or a later one.
@@ -205,8 +205,8 @@ impl<'a> Reading<'a> {
 }
 
 /// A place in a file; `line` counts from 0.
-pub(super) fn place(file: &str, line: usize) -> Place {
-    Place { file: clipped(file), line: u32::try_from(line + 1).ok() }
+pub(super) fn place(file: &str, line: usize) -> ConfigPosition {
+    ConfigPosition { file: clipped(file), line: u32::try_from(line + 1).ok() }
 }
 
 /// The first characters of a name: a hostile one may have a million.

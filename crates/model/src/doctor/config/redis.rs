@@ -2,7 +2,7 @@
 
 use super::reading::{Reading, clipped, folder, join, place, words};
 use super::values::count;
-use super::{ENTRIES_MAX, Listen, Place, ServerConfig, Sourced};
+use super::{ConfigPosition, ENTRIES_MAX, Listen, ServerConfig, Sourced};
 
 /// Configuration files of Debian, Red Hat and Alpine, and of the official image's documentation.
 const FILES: [&str; 4] =
@@ -23,7 +23,7 @@ struct Settings {
 }
 
 impl Settings {
-    fn set(&mut self, name: &str, values: &[String], at: &Place) {
+    fn set(&mut self, name: &str, values: &[String], at: &ConfigPosition) {
         let first = values.first().map_or("", String::as_str);
         let number = count(first).map(|value| Sourced { value, at: at.clone() });
         let time = number.clone().map(|Sourced { value, at }| Sourced { value: value as f64, at });

@@ -25,7 +25,7 @@ fn texts(summary: &Summary) -> Vec<(&str, &str)> {
 #[test]
 fn of_what_was_seen_the_strongest_stays_and_of_equals_the_latest() {
     let id = "memory-pressure";
-    let mut seen = Seen::new();
+    let mut seen = StateSums::new();
     seen.see(&state(1.0, vec![diagnosis(id, "a", Severity::Warning, 1)]));
     let problem = diagnosis(id, "a", Severity::Problem, 2);
     let other = diagnosis(id, "b", Severity::Warning, 3);
@@ -41,11 +41,11 @@ fn of_what_was_seen_the_strongest_stays_and_of_equals_the_latest() {
 
 #[test]
 fn a_listener_that_one_look_named_is_not_named_as_unknown_too() {
-    let mut seen = Seen::new();
+    let mut seen = StateSums::new();
     let unknown = diagnosis(FULL, UNKNOWN, Severity::Problem, 1);
     seen.see(&state(1.0, vec![unknown.clone()]));
     assert_eq!(texts(&seen.finish(State::default())), [(UNKNOWN, "1")]);
-    let mut seen = Seen::new();
+    let mut seen = StateSums::new();
     seen.see(&state(1.0, vec![unknown]));
     seen.see(&state(2.0, vec![diagnosis(FULL, "10.0.0.1:80", Severity::Problem, 2)]));
     let near = diagnosis("accept-queue-near", "10.0.0.1:80", Severity::Warning, 3);
@@ -67,7 +67,7 @@ fn queue(inode: u64, length: u32) -> ListenerState {
 
 #[test]
 fn a_queue_stands_only_if_it_was_empty_at_no_look() {
-    let mut seen = Seen::new();
+    let mut seen = StateSums::new();
     for (at_s, lengths) in [(1.0, [3, 2, 5]), (2.0, [9, 0, 5]), (3.0, [4, 7, 5])] {
         let mut one = state(at_s, vec![]);
         one.listeners = (1..).zip(lengths).map(|(inode, length)| queue(inode, length)).collect();
@@ -94,7 +94,7 @@ fn a_queue_stands_only_if_it_was_empty_at_no_look() {
 #[test]
 fn ports_and_tracked_connections_rise_at_the_lesser_rate_of_both_halves() {
     let rates = |marks: &[(f64, u32, u64)]| {
-        let mut seen = Seen::new();
+        let mut seen = StateSums::new();
         for &(at_s, ports_in_use, tracked) in marks {
             let mut one = state(at_s, vec![]);
             one.counted.tracked = Some(tracked);

@@ -1,6 +1,6 @@
 //! What to set so that dead peers are detected in time, with cost and proof, for each mechanism.
 
-use crate::checking::{self, Checking, Evidence, Mechanism, Path, Place, Setting};
+use crate::checking::{self, Checking, Evidence, Mechanism, Path, Setting, SettingPlace};
 use crate::record::{Advice, Arm, Keepalive, Summary};
 use crate::units::{human_count, human_rate, human_share, human_us};
 
@@ -125,7 +125,7 @@ fn advice(
         let of_place = settings.iter().filter(|setting| setting.place == place);
         of_place.map(written).collect::<Vec<String>>().join(", ")
     };
-    let (socket, sysctl) = (listed(Place::Socket), listed(Place::Sysctl));
+    let (socket, sysctl) = (listed(SettingPlace::Socket), listed(SettingPlace::Sysctl));
     let goal = format!(
         "{} detect a dead peer within {}",
         if wanted.asked { "To" } else { "For example, to" },
@@ -151,7 +151,7 @@ fn advice(
             format!(
                 "{goal} with heartbeats, set {}{} in tcp-heartbeat, or use the same times in your \
                  own program.",
-                listed(Place::Library),
+                listed(SettingPlace::Library),
                 match checking.evidence {
                     Some(Evidence::Answered) => " and Evidence::Answered",
                     _ => "",
@@ -162,7 +162,7 @@ fn advice(
         _ => (
             format!(
                 "{goal} by writing, {}{}{socket}.",
-                listed(Place::Program),
+                listed(SettingPlace::Program),
                 if socket.is_empty() { "" } else { " and set " }
             ),
             "Set TCP_USER_TIMEOUT=0. The kernel's own limit, net.ipv4.tcp_retries2, then applies."
@@ -182,9 +182,9 @@ fn advice(
 fn written(setting: &Setting) -> String {
     let Setting { place, name, value } = setting;
     match place {
-        Place::Library => format!("{name} = {value}"),
-        Place::Program => format!("{name} {value}"),
-        Place::Socket | Place::Sysctl => format!("{name}={value}"),
+        SettingPlace::Library => format!("{name} = {value}"),
+        SettingPlace::Program => format!("{name} {value}"),
+        SettingPlace::Socket | SettingPlace::Sysctl => format!("{name}={value}"),
     }
 }
 

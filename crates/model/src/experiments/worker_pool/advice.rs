@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::record::{Advice, Summary};
 
-use super::effects::{FIXES, Factor, SLOWER, STUCK, Told, plainest, workers};
+use super::effects::{FIXES, Factor, PoolArm, SLOWER, STUCK, plainest, workers};
 
 /// A setting that may keep workers from waiting.
 struct Fix {
@@ -124,15 +124,15 @@ const ALL: [Fix; 10] = [
 ];
 
 /// An arm of the run that has a fix, next to one that has not.
-struct Tried<'a> {
-    told: Told<'a>,
-    ill: Told<'a>,
+struct TriedFix<'a> {
+    told: PoolArm<'a>,
+    ill: PoolArm<'a>,
     fix: &'static Fix,
     /// Local latency without the fix relative to that with it.
     faster: Option<Factor>,
 }
 
-impl Tried<'_> {
+impl TriedFix<'_> {
     fn helped(&self) -> bool {
         !self.told.all_busy() && self.faster.is_some_and(|faster| faster.ratio >= SLOWER)
     }
@@ -166,7 +166,7 @@ impl Tried<'_> {
 /// Every fix that the run tried, the most effective first, and what else is generally advised.
 pub(super) fn advise(summary: &Summary) -> Vec<Advice> {
     let tried = tried(summary);
-    let mut advice: Vec<Advice> = tried.iter().map(Tried::advice).collect();
+    let mut advice: Vec<Advice> = tried.iter().map(TriedFix::advice).collect();
     let untried = ALL.iter().filter(|fix| {
         let option = fix.options[0];
         let typed = summary.command.iter().any(|word| word.strip_prefix("--") == Some(option));
@@ -189,15 +189,15 @@ pub(super) fn advise(summary: &Summary) -> Vec<Advice> {
 /// Whether calls of an arm without a free worker waited for a connection. A connect timeout is of no
 /// use to calls that wait for an answer only: those of open connections, or of a queue with room.
 fn connects_waited(summary: &Summary) -> bool {
-    let told = summary.arms.iter().filter_map(Told::from_arm);
-    told.filter(|told| told.is_stuck()).any(Told::connects_waited)
+    let told = summary.arms.iter().filter_map(PoolArm::from_arm);
+    told.filter(|told| told.is_stuck()).any(PoolArm::connects_waited)
 }
 
 /// The arms that differ from the plainest one without a free worker in fixes alone.
-fn tried(summary: &Summary) -> Vec<Tried<'_>> {
-    let told: Vec<Told<'_>> = summary.arms.iter().filter_map(Told::from_arm).collect();
+fn tried(summary: &Summary) -> Vec<TriedFix<'_>> {
+    let told: Vec<PoolArm<'_>> = summary.arms.iter().filter_map(PoolArm::from_arm).collect();
     let Some(ill) = plainest(&told) else { return Vec::new() };
-    let mut tried: Vec<Tried<'_>> = told
+    let mut tried: Vec<TriedFix<'_>> = told
         .iter()
         .filter(|one| one.pool.stalled_s.is_some())
         .filter_map(|one| {
@@ -208,7 +208,7 @@ fn tried(summary: &Summary) -> Vec<Tried<'_>> {
             let has = |fix: &&Fix| fix.options.iter().all(|option| changed.contains(option));
             let fix = ALL.iter().find(has)?;
             let ill = without_retries(&told, *one).unwrap_or(ill);
-            Some(Tried { told: *one, ill, fix, faster: Factor::between(summary, ill, *one) })
+            Some(TriedFix { told: *one, ill, fix, faster: Factor::between(summary, ill, *one) })
         })
         .collect();
     tried.sort_by(|a, b| {
@@ -220,10 +220,10 @@ fn tried(summary: &Summary) -> Vec<Tried<'_>> {
 }
 
 /// The arm that is the same but for retries: what retries change is their effect alone.
-fn without_retries<'a>(told: &[Told<'a>], one: Told<'a>) -> Option<Told<'a>> {
+fn without_retries<'a>(told: &[PoolArm<'a>], one: PoolArm<'a>) -> Option<PoolArm<'a>> {
     const RETRIES: [&str; 3] = ["retries", "backoff", "jitter"];
     one.arm.factors.contains_key(RETRIES[0]).then_some(())?;
-    let same = |other: &&Told<'a>| {
+    let same = |other: &&PoolArm<'a>| {
         let changed = changed(one.arm, other.arm);
         changed.contains(RETRIES[0])
             && changed.iter().all(|option| RETRIES.contains(option))

@@ -8,7 +8,7 @@ use crate::experiments::conclusion::cured;
 use crate::record::{Advice, Arm, Summary};
 use crate::units::{human_count, human_us};
 
-use super::effects::{STUCK, Told, workers};
+use super::effects::{PoolArm, STUCK, workers};
 use super::{RTT, advice};
 
 /// Every worker waits for a backend that has stopped, so requests that never call it wait too.
@@ -45,7 +45,7 @@ const FIRST_RETRANSMISSION_S: f64 = 1.0;
 
 /// The backend's listener dropped packets although a worker was free, or the backend never stalled.
 fn backend_queue_full(arm: &Arm) -> Option<Finding> {
-    let told = Told::from_arm(arm)?;
+    let told = PoolArm::from_arm(arm)?;
     let mut finding = (ACCEPT_QUEUE_FULL.test)(arm).filter(|_| !told.is_stuck())?;
     let pool = told.pool;
     // The server host has one listener, the backend's. That of the front service is on the client host.
@@ -85,7 +85,7 @@ fn backend_queue_full(arm: &Arm) -> Option<Finding> {
 /// The setting, the round trip of the quiet path, and how often the client had given up when the
 /// SYN-ACK came.
 fn connect_timeout_short(arm: &Arm) -> Option<Finding> {
-    let limit_us = Told::from_arm(arm)?.pool.connect_timeout_s? * 1e6;
+    let limit_us = PoolArm::from_arm(arm)?.pool.connect_timeout_s? * 1e6;
     let rtt_us = rtt_us(arm).filter(|rtt_us| limit_us < *rtt_us)?;
     let above_zero = |count: &u64| *count > 0;
     let failed = arm.statuses.get(TIMED_OUT).copied().filter(above_zero)?;
@@ -143,7 +143,7 @@ fn longer_timeout(summary: &Summary) -> Vec<Advice> {
 }
 
 fn workers_stuck(arm: &Arm) -> Option<Finding> {
-    let told = Told::from_arm(arm).filter(|told| told.is_stuck())?;
+    let told = PoolArm::from_arm(arm).filter(|told| told.is_stuck())?;
     let pool = told.pool;
     let busy = told.busy()?;
     let [from, until] = pool.stalled_s?;
@@ -283,9 +283,9 @@ mod tests {
         let mut cached = arm("cache", 11.8, 20e3);
         let pool = cached.own.worker_pool.as_mut().unwrap();
         (pool.stuck_expected, pool.stuck_expected_max) = (Some(1.0), Some(12.3));
-        assert_eq!(Told::from_arm(&cached).unwrap().expected_words(), " (expected: 1 to 12.3)");
+        assert_eq!(PoolArm::from_arm(&cached).unwrap().expected_words(), " (expected: 1 to 12.3)");
         cached.own.worker_pool.as_mut().unwrap().stuck_expected_max = Some(1.04);
-        assert_eq!(Told::from_arm(&cached).unwrap().expected_words(), " (expected: 1)");
+        assert_eq!(PoolArm::from_arm(&cached).unwrap().expected_words(), " (expected: 1)");
     }
 
     #[test]

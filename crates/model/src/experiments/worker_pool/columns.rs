@@ -2,7 +2,7 @@
 
 use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use super::super::columns::{ECHO_P50, ERRORS, OK, every, tidy};
-use super::effects::Told;
+use super::effects::PoolArm;
 use super::{
     BACKEND_FAILED, BACKEND_LATENCY, BACKEND_LATENCY_MEAN, BACKEND_RATE, LOCAL_FAILED,
     LOCAL_LATENCY, LOCAL_LATENCY_MEAN, LOCAL_RATE, RECOVERY, WORKERS_BUSY_PEAK, WORKERS_STUCK,
@@ -62,7 +62,7 @@ const BUSY_MEAN: Column = Column::new(
     (BUSY, "stall"),
     "workers busy during the stall",
     tidy(&WORKERS_STUCK),
-    Number(|arm| Told::from_arm(arm)?.busy(), 1.0),
+    Number(|arm| PoolArm::from_arm(arm)?.busy(), 1.0),
 );
 const BUSY_EXPECTED: Column = Column::new(
     (BUSY, "expected"),
@@ -76,7 +76,7 @@ const BUSY_EXPECTED_MAX: Column = Column::new(
     ("workers_stuck_expected_max", "workers"),
     Number(|arm| pool(arm)?.stuck_expected_max, 1.0),
 )
-.when(|summary| summary.arms.iter().filter_map(Told::from_arm).any(Told::expects_a_range));
+.when(|summary| summary.arms.iter().filter_map(PoolArm::from_arm).any(PoolArm::expects_a_range));
 const BUSY_PEAK: Column = Column::new(
     (BUSY, "peak"),
     "workers busy, peak",
@@ -91,7 +91,7 @@ const QUEUE: Column = Column::new(
     ("backend_queue", ""),
     Words(|arm| {
         let limit = u64::from(pool(arm)?.backend_limit?) + 1;
-        Some(format!("{} of {limit}", Told::from_arm(arm)?.queue_peak()?))
+        Some(format!("{} of {limit}", PoolArm::from_arm(arm)?.queue_peak()?))
     }),
 );
 const DROPS: Column = Column::new(

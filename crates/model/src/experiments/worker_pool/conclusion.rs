@@ -4,7 +4,7 @@ use crate::experiments::conclusion::{explain, explanations, step};
 use crate::record::{NextStep, Summary};
 use crate::units::{human_count, human_us};
 
-use super::effects::{Factor, Told, digits, plainest, workers};
+use super::effects::{Factor, PoolArm, digits, plainest, workers};
 use super::{BACKEND, causes};
 
 /// Arms whose effect is stated one by one; of more, the best and the worst.
@@ -18,8 +18,8 @@ pub(super) fn conclude(summary: &mut Summary) {
 }
 
 fn answer(summary: &Summary) -> String {
-    let told: Vec<Told<'_>> =
-        summary.arms.iter().filter_map(Told::from_arm).filter(|told| told.arm.ok > 0).collect();
+    let told: Vec<PoolArm<'_>> =
+        summary.arms.iter().filter_map(PoolArm::from_arm).filter(|told| told.arm.ok > 0).collect();
     let Some(first) = told.first() else { return "No request succeeded.".to_owned() };
     let stuck = plainest(&told);
     let mut sentences = match stuck {
@@ -40,7 +40,7 @@ fn answer(summary: &Summary) -> String {
 fn too_short(summary: &Summary) -> Option<String> {
     let cause = summary.causes.iter().find(|cause| cause.id == causes::CONNECT_TIMEOUT_SHORT.id)?;
     let arm = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
-    let group = Told::from_arm(arm)?.pool.groups.get(BACKEND)?;
+    let group = PoolArm::from_arm(arm)?.pool.groups.get(BACKEND)?;
     Some(format!(
         "{} of {} requests that need the backend fail in {}: its connect timeout is shorter than \
          the round trip.",
@@ -51,7 +51,7 @@ fn too_short(summary: &Summary) -> Option<String> {
 }
 
 /// `20 of 20 workers wait for redis (expected: 20)`.
-fn waiting(told: Told<'_>) -> Option<String> {
+fn waiting(told: PoolArm<'_>) -> Option<String> {
     let pool = told.pool;
     let expected = told.expected_words();
     Some(format!(
@@ -63,7 +63,7 @@ fn waiting(told: Told<'_>) -> Option<String> {
 }
 
 /// By how much requests that never call the backend are slower, and how many workers wait.
-fn avalanche(summary: &Summary, all: &[Told<'_>], stuck: Told<'_>) -> String {
+fn avalanche(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> String {
     let healthy = all.iter().copied().find(|told| told.pool.stalled_s.is_none());
     let against =
         healthy.and_then(|healthy| Factor::between(summary, stuck, healthy).map(|f| (f, healthy)));
@@ -88,7 +88,7 @@ fn avalanche(summary: &Summary, all: &[Told<'_>], stuck: Told<'_>) -> String {
 }
 
 /// The latency of the other arms with a stall, relative to the stuck one.
-fn others(summary: &Summary, all: &[Told<'_>], stuck: Told<'_>) -> Option<String> {
+fn others(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> Option<String> {
     let mut found: Vec<(&str, Factor)> = all
         .iter()
         .filter(|told| told.pool.stalled_s.is_some() && told.arm.name != stuck.arm.name)
@@ -119,7 +119,7 @@ fn others(summary: &Summary, all: &[Told<'_>], stuck: Told<'_>) -> Option<String
 }
 
 /// In every arm workers were free.
-fn calm(told: Told<'_>) -> Vec<String> {
+fn calm(told: PoolArm<'_>) -> Vec<String> {
     match (waiting(told), told.slowed(), told.local_us()) {
         (Some(waiting), Some(slowed), _) => {
             let waiting = waiting.replace(" wait for ", " are busy during the stall of ");
@@ -143,9 +143,9 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     if summary.study.is_some() {
         return steps;
     }
-    let told: Vec<Told<'_>> = summary.arms.iter().filter_map(Told::from_arm).collect();
+    let told: Vec<PoolArm<'_>> = summary.arms.iter().filter_map(PoolArm::from_arm).collect();
     let tried = |option: &str| summary.arms.iter().any(|arm| arm.factors.contains_key(option));
-    let stuck_connecting = |told: &Told<'_>| told.is_stuck() && told.connects_waited();
+    let stuck_connecting = |told: &PoolArm<'_>| told.is_stuck() && told.connects_waited();
     if told.iter().any(stuck_connecting) && !tried("connect-timeout") {
         steps.push(step(
             "tcptoll worker-pool --connect-timeout none,100ms",

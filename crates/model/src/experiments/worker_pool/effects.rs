@@ -36,7 +36,7 @@ pub(super) const FIXES: [&str; 10] = [
 
 /// An arm with its pool.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told<'a> {
+pub(super) struct PoolArm<'a> {
     pub(super) arm: &'a Arm,
     pub(super) pool: &'a WorkerPool,
 }
@@ -57,7 +57,7 @@ pub(super) struct Factor {
     pub(super) ci95: Option<[f64; 2]>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> PoolArm<'a> {
     /// None: it failed, or nothing of a pool is recorded.
     pub(super) fn from_arm(arm: &'a Arm) -> Option<Self> {
         let pool = arm.own.worker_pool.as_deref()?;
@@ -136,9 +136,9 @@ impl<'a> Told<'a> {
 /// Of the arms without a free worker, the one with the fewest fixes: what others are compared with.
 ///
 /// None: in no arm requests without the backend suffered.
-pub(super) fn plainest<'a>(all: &[Told<'a>]) -> Option<Told<'a>> {
+pub(super) fn plainest<'a>(all: &[PoolArm<'a>]) -> Option<PoolArm<'a>> {
     all.iter().find(|told| told.is_stuck())?;
-    let fixes = |told: &Told<'_>| {
+    let fixes = |told: &PoolArm<'_>| {
         let factors = told.arm.factors.keys();
         factors.filter(|option| FIXES.contains(&option.as_str())).count()
     };
@@ -157,8 +157,8 @@ impl Factor {
     /// None: one of them has none.
     pub(super) fn between(
         summary: &Summary,
-        numerator: Told<'_>,
-        denominator: Told<'_>,
+        numerator: PoolArm<'_>,
+        denominator: PoolArm<'_>,
     ) -> Option<Self> {
         let compared = |a: &str, b: &str| {
             summary
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn latency_during_the_stall_is_held_against_latency_before_it() {
         let stalled = arm("stalled", 20.0, 800e3);
-        let told = Told::from_arm(&stalled).unwrap();
+        let told = PoolArm::from_arm(&stalled).unwrap();
         assert_eq!(told.slowed(), Some(Slowed { before_us: 500.0, during_us: 800e3 }));
         assert!((told.slowed().unwrap().factor() - 1_600.0).abs() < 1e-9);
         assert!(told.is_stuck());
@@ -249,14 +249,14 @@ mod tests {
     #[test]
     fn busy_workers_alone_or_slow_requests_alone_are_not_stuck() {
         let half = arm("half", 10.0, 800e3);
-        assert!(!Told::from_arm(&half).unwrap().is_stuck(), "workers were left");
+        assert!(!PoolArm::from_arm(&half).unwrap().is_stuck(), "workers were left");
         let quick = arm("quick", 20.0, 900.0);
-        assert!(!Told::from_arm(&quick).unwrap().is_stuck(), "nobody had to wait");
+        assert!(!PoolArm::from_arm(&quick).unwrap().is_stuck(), "nobody had to wait");
         let mut failing = quick;
         let pool = failing.own.worker_pool.as_mut().unwrap();
         pool.groups.get_mut(LOCAL).unwrap().errors.insert("timeout".to_owned(), 3);
         assert!(
-            Told::from_arm(&failing).unwrap().is_stuck(),
+            PoolArm::from_arm(&failing).unwrap().is_stuck(),
             "a request that timed out has no latency"
         );
     }
@@ -264,14 +264,14 @@ mod tests {
     #[test]
     fn a_factor_has_the_interval_of_its_comparison_in_either_direction() {
         let summary = summary(vec![arm("a", 20.0, 800e3), arm("b", 10.0, 510.0)], &[("b", "a")]);
-        let [a, b] = [0, 1].map(|at| Told::from_arm(&summary.arms[at]).unwrap());
+        let [a, b] = [0, 1].map(|at| PoolArm::from_arm(&summary.arms[at]).unwrap());
         let factor = Factor::between(&summary, b, a).unwrap();
         assert_eq!(factor.times() + &factor.interval(), "0.010× (95 % CI 0.008–0.013)");
         assert_eq!(factor.lower(), "100× higher (95 % CI 80.0–125)");
         let lower = Factor::between(&summary, a, b).unwrap().lower();
         assert_eq!(lower, "100× lower (95 % CI 80.0–125)");
         let alone = super::super::tests::summary(summary.arms.clone(), &[]);
-        let [a, b] = [0, 1].map(|at| Told::from_arm(&alone.arms[at]).unwrap());
+        let [a, b] = [0, 1].map(|at| PoolArm::from_arm(&alone.arms[at]).unwrap());
         assert_eq!(Factor::between(&alone, a, b).unwrap().lower(), "636× lower");
     }
 

@@ -4,7 +4,7 @@
 //! lines in responses only.
 
 use super::extension::Extension;
-use super::{At, Fault, Limits, Reader};
+use super::{At, Fault, Limits, ResponseReader};
 
 /// Most digits of a size: they fill 64 bits.
 const DIGITS_MAX: u8 = 16;
@@ -31,7 +31,7 @@ impl Chunk {
     pub(super) const FIRST: Self = Self::Size(0);
 }
 
-impl Reader {
+impl ResponseReader {
     /// Takes content, or bytes around it until there is content; returns the rest.
     #[inline]
     pub(super) fn take_chunk<'a>(

@@ -5,7 +5,7 @@ use super::*;
 /// How a response ended, its content, and how many bytes it took (0 with a fault).
 type Outcome = (Result<(), Fault>, Vec<u8>, usize);
 
-fn read(reader: &mut Reader, pieces: &[&[u8]], limits: &Limits) -> Outcome {
+fn read(reader: &mut ResponseReader, pieces: &[&[u8]], limits: &Limits) -> Outcome {
     let (mut content, mut taken) = (Vec::new(), 0);
     for piece in pieces {
         let mut sink = |bytes: &[u8]| {
@@ -23,7 +23,7 @@ fn read(reader: &mut Reader, pieces: &[&[u8]], limits: &Limits) -> Outcome {
 }
 
 fn both(input: &[u8], to_head: bool, limits: &Limits) -> (Outcome, Option<Head>) {
-    let (mut whole, mut split) = (Reader::default(), Reader::default());
+    let (mut whole, mut split) = (ResponseReader::default(), ResponseReader::default());
     whole.begin(to_head);
     split.begin(to_head);
     let outcome = read(&mut whole, &[input], limits);
@@ -63,8 +63,8 @@ fn truncated(input: &str) {
 
 #[test]
 fn an_idle_reader_is_small_and_holds_no_heap_memory() {
-    assert!(size_of::<Reader>() <= 96, "{}", size_of::<Reader>());
-    let mut reader = Reader::default();
+    assert!(size_of::<ResponseReader>() <= 96, "{}", size_of::<ResponseReader>());
+    let mut reader = ResponseReader::default();
     for (piece, held) in [
         (&b"HTTP/1.1 200 OK\r\nContent-Le"[..], true),
         (b"ngth: 3\r\n", true),
@@ -448,9 +448,10 @@ fn a_long_line_in_small_pieces_comes_to_the_same_fault() {
 
 #[test]
 fn a_reader_goes_on_only_after_begin() {
-    let mut reader = Reader::default();
-    let feed =
-        |reader: &mut Reader, input: &[u8]| reader.feed(input, &Limits::default(), &mut |_| ());
+    let mut reader = ResponseReader::default();
+    let feed = |reader: &mut ResponseReader, input: &[u8]| {
+        reader.feed(input, &Limits::default(), &mut |_| ())
+    };
     assert_eq!(feed(&mut reader, b""), Ok(Progress::More));
     assert!(!reader.has_begun());
     assert_eq!(feed(&mut reader, b"HTTP/1.1 204 \r\n\r\nrest"), Ok(Progress::Done { taken: 17 }));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Asked, Event, Failed, Finished, Initiator, Responded, Response, Timing};
+use super::{Event, Failed, Finished, Initiator, RequestWillBeSent, Responded, Response, Timing};
 use crate::page::resource::{Kind, Priority, Protocol};
 use crate::page::waterfall::{Connection, LeftOut, Phases, Request, Waterfall, fail_statuses};
 
@@ -117,7 +117,7 @@ impl Load {
         (since.clamp(0.0, SECONDS_MAX) * 1e6).round() as u64
     }
 
-    fn asked(&mut self, asked: &Asked) {
+    fn asked(&mut self, asked: &RequestWillBeSent) {
         let is_document = asked.kind == "Document" && asked.request_id == asked.loader_id;
         if self.zero.is_none() {
             if !is_document || !asked.timestamp.is_finite() {

@@ -66,7 +66,7 @@ pub struct Evaluated {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A request became known, or was redirected.
-    Asked(Box<Asked>),
+    Asked(Box<RequestWillBeSent>),
     /// A response's head has arrived.
     Responded(Box<Responded>),
     /// The response has ended.
@@ -88,7 +88,7 @@ pub enum Event {
 /// `Network.requestWillBeSent`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Asked {
+pub struct RequestWillBeSent {
     /// The browser's name for the request; the same for all steps of a redirect.
     pub request_id: String,
     /// Name of the navigation it belongs to; the document's request has the same name.

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::load::{Load, REQUESTS_MAX, URL_MAX};
 use super::{
-    Answer, Asked, AskedFor, Event, Failed, Finished, Message, Responded, Response, Timing,
+    Answer, AskedFor, Event, Failed, Finished, Message, RequestWillBeSent, Responded, Response,
+    Timing,
 };
 use super::{decode, timing};
 use crate::page::resource::{Kind, Priority, Protocol};
@@ -191,12 +192,12 @@ fn a_url_of_any_bytes_becomes_short_and_visible() {
 }
 
 fn asked(id: &str, url: &str, document: bool) -> Event {
-    Event::Asked(Box::new(Asked {
+    Event::Asked(Box::new(RequestWillBeSent {
         request_id: id.to_owned(),
         loader_id: "0".to_owned(),
         request: AskedFor { url: url.to_owned(), initial_priority: "High".to_owned() },
         kind: if document { "Document".to_owned() } else { String::new() },
-        ..Asked::default()
+        ..RequestWillBeSent::default()
     }))
     .named_as_document(document)
 }
@@ -251,7 +252,7 @@ fn event() -> impl Strategy<Value = Event> {
     });
     let again = (id(), id(), time(), proptest::option::of(response())).prop_map(
         |(request_id, loader_id, timestamp, redirect_response)| {
-            Event::Asked(Box::new(Asked {
+            Event::Asked(Box::new(RequestWillBeSent {
                 request_id,
                 loader_id,
                 timestamp,
@@ -261,7 +262,7 @@ fn event() -> impl Strategy<Value = Event> {
                     initial_priority: String::new(),
                 },
                 kind: "Document".to_owned(),
-                ..Asked::default()
+                ..RequestWillBeSent::default()
             }))
         },
     );

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{
-    Asked, AskedFor, Event, Failed, Finished, Headers, Initiator, Malformed, Responded, Response,
-    Timing,
+    AskedFor, Event, Failed, Finished, Headers, Initiator, Malformed, RequestWillBeSent, Responded,
+    Response, Timing,
 };
 
 /// What a page is asked for its entries: gives a string of JSON.
@@ -99,12 +99,12 @@ pub fn events(text: &str) -> Result<Vec<Event>, Malformed> {
 
 /// The events of a page that could not be loaded: the page remembers nothing of that.
 pub fn failed(url: &str, why: &str, seconds: f64) -> Vec<Event> {
-    let asked = Asked {
+    let asked = RequestWillBeSent {
         request_id: DOCUMENT.to_owned(),
         loader_id: DOCUMENT.to_owned(),
         request: AskedFor { url: url.to_owned(), initial_priority: "VeryHigh".to_owned() },
         kind: "Document".to_owned(),
-        ..Asked::default()
+        ..RequestWillBeSent::default()
     };
     let (request_id, error_text) = (DOCUMENT.to_owned(), why.to_owned());
     let failed = Failed { request_id, timestamp: seconds, error_text };
@@ -163,7 +163,7 @@ fn events_of(
     let kind = if number == 0 { "Document" } else { kind(entry) };
     let blocking = if entry.render_blocking_status == "blocking" { "Blocking" } else { "" };
     let initiator = entry.initiator_url.clone().unwrap_or_else(|| page.to_owned());
-    let asked = Event::Asked(Box::new(Asked {
+    let asked = Event::Asked(Box::new(RequestWillBeSent {
         request_id: request_id.clone(),
         loader_id: DOCUMENT.to_owned(),
         request: AskedFor {
@@ -174,7 +174,7 @@ fn events_of(
         initiator: Initiator { url: Some(initiator), stack: None },
         kind: kind.to_owned(),
         render_blocking_behavior: Some(blocking.to_owned()),
-        ..Asked::default()
+        ..RequestWillBeSent::default()
     }));
     let timestamp = entry.response_end / 1e3;
     // What is not shown of another origin may have succeeded.

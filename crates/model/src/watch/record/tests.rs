@@ -76,13 +76,13 @@ fn intervals(lines: &[WatchLine]) -> Vec<Interval> {
 }
 
 /// Drops, overflows in thousandths and the longest queue of each listener.
-type Kept = BTreeMap<u32, (u64, u64, u32)>;
+type ListenerSums = BTreeMap<u32, (u64, u64, u32)>;
 
 /// All that joining must keep: counts by name; of each listener its drops, its overflows in thousandths, and
 /// its longest queue.
-fn kept(intervals: &[Interval]) -> (BTreeMap<String, u64>, Kept) {
+fn kept(intervals: &[Interval]) -> (BTreeMap<String, u64>, ListenerSums) {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    let mut listeners = Kept::new();
+    let mut listeners = ListenerSums::new();
     for interval in intervals {
         for (name, count) in &interval.counts {
             *counts.entry(name.clone()).or_default() += count;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{HeadOfLine, Seen};
+use super::{Activity, HeadOfLine};
 
 /// One connection. Times count from `begun_ns` of the span, µs.
 ///
@@ -66,7 +66,7 @@ impl From<SpanRow> for Row {
 }
 
 impl SpanRow {
-    pub(super) fn new(client_port: u16, seen: &Seen, begun_ns: u64) -> Self {
+    pub(super) fn new(client_port: u16, seen: &Activity, begun_ns: u64) -> Self {
         let us = |at: Option<u64>| at.map(|at| at.saturating_sub(begun_ns) / 1_000);
         Self {
             client_port,

@@ -138,11 +138,11 @@ fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
         return None;
     }
     let rtt = expected::reference_rtt(arm);
-    let cells = |f: &dyn Fn(&tcptoll_model::record::View) -> String| {
+    let cells = |f: &dyn Fn(&tcptoll_model::record::HandshakeView) -> String| {
         timeline.views.iter().map(f).collect::<Vec<_>>()
     };
     let with = |time: fn(f64) -> String| {
-        let expected = |view: &tcptoll_model::record::View| {
+        let expected = |view: &tcptoll_model::record::HandshakeView| {
             let rtts = number::trimmed(view.expected_rtts);
             match rtt.map(|rtt| rtt * view.expected_rtts).filter(|us| *us > 0.0) {
                 Some(us) => {

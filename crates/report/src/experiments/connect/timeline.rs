@@ -8,13 +8,13 @@ use crate::html::plot::{Frame, Plot, Scale};
 use crate::number::{self, ABSENT};
 use crate::own::{Item, Picture, Section};
 use crate::run::Run;
-use crate::svg::{Anchor, Both, Screen, Svg, for_both};
+use crate::svg::{Anchor, Screen, Svg, TwoScreens, for_both};
 
 /// Least distance of two step numbers in one lane.
 const APART: f64 = 19.0;
 
 /// The picture; `None` without steps.
-fn picture(timeline: &Timeline, arm: &str) -> Option<Both> {
+fn picture(timeline: &Timeline, arm: &str) -> Option<TwoScreens> {
     let label = format!("Steps of the median operation of {arm} between client, wire and server");
     // Of two parts without an order between client and server there is nothing to draw.
     let is_whole = timeline.source != "tcp-info" && !timeline.steps.is_empty();

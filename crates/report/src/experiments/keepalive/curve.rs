@@ -5,7 +5,7 @@ use tcptoll_model::checking::Mechanism;
 
 use super::{Curve, Trade, Traded, setting};
 use crate::html::plot::{self, Frame, Plot, Scale};
-use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
+use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
 use crate::{clean, number};
 
 /// Columns of an arm's name beside its point.
@@ -22,7 +22,7 @@ const ALIKE: f64 = 1.1;
 const END: f64 = 8.0;
 
 /// The picture, or `None` where there is nothing to draw.
-pub(super) fn picture(trade: &Trade<'_>) -> Option<Both> {
+pub(super) fn picture(trade: &Trade<'_>) -> Option<TwoScreens> {
     let label = "Detection time over packets per hour and connection, per mechanism";
     let empty = trade.drawn.is_empty() && trade.curves.is_empty();
     (!empty).then(|| for_both(label, |screen| draw(trade, screen)))

@@ -5,9 +5,9 @@
 //! page and `scatter` with letters.
 
 mod curve;
+mod notes;
 mod scatter;
 mod trade;
-mod words;
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ use crate::own::{Answer, Block, Failed, Item, NONE, Note, Own, Passage, Picture,
 use crate::run::Run;
 use crate::{figures, number};
 
+use notes::{notes, setting, settings, to_set};
 use trade::{Curve, Trade, Traded, trade};
-use words::{notes, setting, settings, to_set};
 
 /// Its parts.
 pub(super) const OWN: Own = Own {

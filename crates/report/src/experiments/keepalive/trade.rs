@@ -3,7 +3,7 @@
 use tcptoll_model::checking::{Mechanism, Path, Point};
 use tcptoll_model::record::Arm;
 
-use super::words::who;
+use super::notes::who;
 use super::{detection_s, keepalive, packets_per_hour, traded, traffic};
 use crate::number;
 use crate::run::Run;

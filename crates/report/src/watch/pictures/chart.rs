@@ -6,7 +6,7 @@ use tcptoll_model::watch::review::Episode;
 use super::Picture;
 use crate::html::plot::{self, Frame, Plot, Scale};
 use crate::svg::{Anchor, Screen, Svg, for_both};
-use crate::watch::View;
+use crate::watch::CleanReview;
 
 /// Bands behind a curve, at most.
 pub(super) const BANDS_MAX: usize = 100;
@@ -42,7 +42,7 @@ pub(super) struct Chart<'a> {
     pub(super) most: Option<f64>,
     /// The listener that it is about, in the words of a diagnosis.
     pub(super) subject: Option<String>,
-    pub(super) view: &'a View<'a>,
+    pub(super) view: &'a CleanReview<'a>,
 }
 
 /// Where the axis of time begins: in all pictures at one place, so that they can be compared.
@@ -124,7 +124,7 @@ fn runs(steps: &[Step]) -> Vec<Vec<(f64, f64)>> {
 ///
 /// Behind a listener's queue: what was wrong with it. Elsewhere problems of all kinds, and warnings as a strip
 /// above them: bands over bands would hide the curves.
-fn bands(plot: &mut Plot, view: &View<'_>, subject: Option<&str>) {
+fn bands(plot: &mut Plot, view: &CleanReview<'_>, subject: Option<&str>) {
     let Frame { top, bottom, .. } = plot.frame;
     let mut band = |class: &str, [from_s, to_s]: [f64; 2], height: f64| {
         let (from, to) = (plot.x.at(from_s), plot.x.at(to_s));
@@ -162,7 +162,7 @@ fn union(mut spans: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
 }
 
 /// Round times of day below the axis.
-pub(super) fn time_axis(plot: &mut Plot, view: &View<'_>, most: usize) {
+pub(super) fn time_axis(plot: &mut Plot, view: &CleanReview<'_>, most: usize) {
     let Frame { top, bottom, right, room, .. } = plot.frame;
     let lasted_s = view.review.lasted_s.min(1e9);
     let step = STEPS_S.into_iter().find(|step| lasted_s / step <= most as f64);

@@ -8,13 +8,13 @@ use super::chart::{BANDS_MAX, left_of, time_axis};
 use crate::clean;
 use crate::html::plot::{Frame, Plot, Scale};
 use crate::svg::{Anchor, Screen, for_both};
-use crate::watch::View;
+use crate::watch::CleanReview;
 
 /// Rows of the timeline, at most.
 const ROWS_MAX: usize = 24;
 
 /// What was wrong when: a row for each cause and subject, each bar a link to its article.
-pub(in crate::watch) fn timeline(view: &View<'_>) -> Option<Picture> {
+pub(in crate::watch) fn timeline(view: &CleanReview<'_>) -> Option<Picture> {
     let mut rows: Vec<((&str, &str), Vec<&Episode>)> = Vec::new();
     for one in &view.review.episodes {
         let key = (one.id.as_str(), one.subject.as_str());

@@ -1,8 +1,8 @@
 //! Hosts of the user's over ssh: in network namespaces of this machine, with a real sshd.
 
 mod alike;
+mod cleanup;
 mod clocks;
-mod ends;
 mod logins;
 
 use std::process::Command;
@@ -14,8 +14,8 @@ use crate::hosts::Hosts;
 use crate::support::Folder;
 
 pub(crate) use alike::{lab, traffic};
+pub(crate) use cleanup::{bytes, cut, kills};
 pub(crate) use clocks::offsets;
-pub(crate) use ends::{bytes, cut, kills};
 pub(crate) use logins::ready;
 
 /// Hosts in network namespaces alone, as root: sshd cannot separate its privileges in a user namespace.

@@ -47,7 +47,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     let stopped = stops()?;
     let signal = || stopped.load(Ordering::SeqCst);
     let line = StatusLine::new(!args.quiet);
-    // Before any thread: see Reader::open.
+    // Before any thread: see NamespaceReader::open.
     let machine =
         examine(&Options { network, owners: true }, lasts, &|| signal() != 0, &mut |progress| {
             line.say(&words(&progress));

@@ -5,13 +5,13 @@ use tcptoll_model::tune::setting::seconds;
 use tcptoll_model::tune::snippet::Snippet;
 use tcptoll_model::units::{human_bytes, human_us, parse_time};
 
-use super::Asked;
+use super::TuneRequest;
 
 /// Fewer pages in a trial than this have no p95 to speak of.
 const PAGES_MIN: u64 = 20;
 
 /// Whatever follows from the cells alone: snippet, balancer, doubts about the setting.
-pub(super) fn conclude(asked: &Asked<'_>, found: &mut Found) {
+pub(super) fn conclude(asked: &TuneRequest<'_>, found: &mut Found) {
     let Some(choice) = found.choice else { return };
     let earlier_ms = found.behind.as_ref().map(|behind| behind.balancer_ms);
     found.behind = asked.behind_ms.or(earlier_ms).map(|ms| Behind::new(ms, &choice));

@@ -55,7 +55,7 @@ const LONGEST_S: [f64; 2] = [16.0, 66.0];
 const FROM_MAX: u64 = 16 << 20;
 
 /// What `tune` is asked to do, checked.
-struct Asked<'a> {
+struct TuneRequest<'a> {
     args: &'a TuneArgs,
     server: Server,
     /// Why it is this one, if nobody said so.
@@ -68,7 +68,7 @@ struct Asked<'a> {
 
 /// Does what `tcptoll tune …` says.
 pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
-    let asked = Asked::from_args(args)?;
+    let asked = TuneRequest::from_args(args)?;
     let earlier = args.from.as_deref().map(|path| from(path, asked.server)).transpose()?;
     let mut load = Load::read(args, asked.server)?;
     if let Some(found) = &earlier {
@@ -120,7 +120,7 @@ pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
     Ok(status(&asked, &found, stored, &interrupt))
 }
 
-fn status(asked: &Asked<'_>, found: &Found, stored: bool, interrupt: &Interrupt) -> Status {
+fn status(asked: &TuneRequest<'_>, found: &Found, stored: bool, interrupt: &Interrupt) -> Status {
     let refuses = found.chosen().is_none_or(Cell::refuses);
     let balancer = found.behind.as_ref().is_some_and(|behind| !behind.holds);
     let worse = found.proof.as_ref().is_some_and(prove::is_worse);
@@ -134,7 +134,7 @@ fn status(asked: &Asked<'_>, found: &Found, stored: bool, interrupt: &Interrupt)
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> TuneRequest<'a> {
     fn from_args(args: &'a TuneArgs) -> anyhow::Result<Self> {
         let time = |option: &str, text: &str| {
             parse_time(text).map_err(|error| anyhow::anyhow!("--{option} {text}: {error}"))
@@ -199,7 +199,7 @@ fn server(args: &TuneArgs) -> anyhow::Result<(Server, Option<String>)> {
 }
 
 /// Checks the load with a setting, the proof, and the places of files. Gives what is measured first.
-fn check(asked: &Asked<'_>, load: &Load) -> anyhow::Result<Option<Schedule>> {
+fn check(asked: &TuneRequest<'_>, load: &Load) -> anyhow::Result<Option<Schedule>> {
     let args = asked.args;
     let mut found = Found { server: asked.server, ..Found::default() };
     let (tolerance, quiet) = (args.link_tolerance.as_str(), true);
@@ -274,7 +274,7 @@ fn of_load(error: RunError, server_why: Option<&str>) -> anyhow::Error {
     }
 }
 
-fn strategy(asked: &Asked<'_>, workers: u64) -> Box<dyn Strategy> {
+fn strategy(asked: &TuneRequest<'_>, workers: u64) -> Box<dyn Strategy> {
     match asked.args.strategy {
         TuneStrategy::Search => Box::new(Narrowing::new(workers, asked.server.idle_holds())),
         TuneStrategy::Vps2016 => Box::new(Procedure::new(Example::Vps, workers)),
@@ -292,7 +292,7 @@ fn strategy_name(strategy: TuneStrategy) -> &'static str {
 
 /// Searches, and compares what was found.
 fn searched(
-    asked: &Asked<'_>,
+    asked: &TuneRequest<'_>,
     load: &mut Load,
     present: Option<ServerConfig>,
     interrupt: &Interrupt,

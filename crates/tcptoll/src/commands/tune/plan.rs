@@ -1,11 +1,11 @@
 //! `--dry-run`: what a search would do, and how long it would take.
 
-use super::Asked;
+use super::TuneRequest;
 use super::load::Load;
 use crate::cli::TuneStrategy;
 
 /// What would be done, without doing it.
-pub(super) fn plan(asked: &Asked<'_>, load: &Load) -> String {
+pub(super) fn plan(asked: &TuneRequest<'_>, load: &Load) -> String {
     let number = |name: &str| load.time_s(name).unwrap_or_default();
     let trial_s = number("warmup") + number("duration") + 1.5;
     let mut text = format!("server    {}\n", asked.server.name());

@@ -34,7 +34,7 @@ const ADDRESS: usize = 21;
 
 /// A column that is shown: its place in the list, where it begins, its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ShownColumn {
     pub column: usize,
     pub at: usize,
     pub width: usize,
@@ -44,7 +44,7 @@ pub(super) struct Place {
 ///
 /// `content`: the longest text of each column. Room that is left goes to columns whose content needs
 /// it, then to bars.
-pub(super) fn fit<T>(columns: &[Column<T>], content: &[usize], width: usize) -> Vec<Place> {
+pub(super) fn fit<T>(columns: &[Column<T>], content: &[usize], width: usize) -> Vec<ShownColumn> {
     let mut ranked: Vec<usize> = (0..columns.len()).collect();
     ranked.sort_by_key(|column| columns[*column].rank);
     let mut shown = Vec::new();
@@ -83,7 +83,7 @@ pub(super) fn fit<T>(columns: &[Column<T>], content: &[usize], width: usize) -> 
     widen(&|column| if columns[column].title.is_empty() { columns[column].width.1 } else { 0 });
     let mut at = 0;
     let places = shown.iter().zip(widths).map(|(column, width)| {
-        let place = Place { column: *column, at, width };
+        let place = ShownColumn { column: *column, at, width };
         at += width + GAP;
         place
     });

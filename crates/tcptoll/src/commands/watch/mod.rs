@@ -60,7 +60,7 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     // Before the namespace is joined: the metrics are served where this program was started.
     let endpoint = args.listen.as_deref().map(|at| endpoint::Bound::new(at, &args.allow_host));
     let endpoint = endpoint.transpose()?;
-    // Before any thread: see Reader::open.
+    // Before any thread: see NamespaceReader::open.
     let options = Options { network: network(args.netns.as_deref())?, owners: !args.no_owners };
     let mut watch = Watch::open(&options).map_err(|error| refused(args.netns.as_deref(), error))?;
     let watched =

@@ -14,11 +14,11 @@ use tcptoll_model::share::Share;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::parse_size;
 
-use super::ends::{Ends, LabServer, LabSettings, ends};
+use super::endpoints::{Ends, LabServer, LabSettings, ends};
 use super::requests::RequestSettings;
 use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{
-    Reader, WarmUp, check_congestion, time_above_zero, wrong,
+    SettingsReader, WarmUp, check_congestion, time_above_zero, wrong,
 };
 use crate::experiments::bench::target::Target;
 
@@ -103,7 +103,7 @@ pub enum Tls {
 impl HttpSettings {
     /// Checks the settings of one arm, without looking at files and names.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         let ends = ends(&reader)?;
         let requests = RequestSettings::from(&reader, &ends)?;
         let load = load(&reader)?;
@@ -136,7 +136,7 @@ impl HttpSettings {
         }
     }
 
-    fn check_roots(&self, reader: &Reader<'_>) -> Result<(), TrialError> {
+    fn check_roots(&self, reader: &SettingsReader<'_>) -> Result<(), TrialError> {
         let known = matches!(self.lab().map(|lab| &lab.server), Some(LabServer::Known(_)));
         for key in ["insecure", "ca"] {
             let Some(typed) = reader.typed(key) else { continue };
@@ -183,7 +183,7 @@ const CONNECTIONS: u64 = 50;
 /// measured: nearly every trial was excluded, rightly.
 const LAB_CONNECTIONS: u64 = 2;
 
-fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
+fn load(reader: &SettingsReader<'_>) -> Result<LoadSettings, TrialError> {
     let reuse = reader.read("reuse", str::parse::<Reuse>)?;
     let rate = reader.rate("requests")?;
     let threads = reader.count("threads", 1, THREADS_MAX)?;
@@ -264,7 +264,7 @@ fn sha256(typed: &str) -> Result<String, &'static str> {
         .ok_or("write 64 hexadecimal digits, as sha256sum prints them")
 }
 
-fn tls(reader: &Reader<'_>, ends: &Ends) -> Result<Tls, TrialError> {
+fn tls(reader: &SettingsReader<'_>, ends: &Ends) -> Result<Tls, TrialError> {
     let asked = match reader.typed("tls").as_deref() {
         None => None,
         Some("off" | "false") => Some(Tls::Off),

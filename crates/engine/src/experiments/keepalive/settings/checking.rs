@@ -6,7 +6,7 @@ use tcptoll_model::checking::{self, Checking, Evidence, Mechanism, Path};
 use tcptoll_model::units::{human_share, human_us, parse_share};
 
 use crate::experiments::TrialError;
-use crate::experiments::bench::settings::{Reader, unescape, wrong};
+use crate::experiments::bench::settings::{SettingsReader, unescape, wrong};
 
 /// The longest tick.
 const TICK_MAX: Duration = Duration::from_secs(1);
@@ -15,11 +15,11 @@ const TICK_MAX: Duration = Duration::from_secs(1);
 const NULL_BYTES: u32 = 4;
 
 /// The Null message of a protocol that has one; empty: that of the library's framing.
-pub(super) fn null(reader: &Reader<'_>) -> Vec<u8> {
+pub(super) fn null(reader: &SettingsReader<'_>) -> Vec<u8> {
     unescape(&reader.typed("null").unwrap_or_default())
 }
 
-fn mechanism(reader: &Reader<'_>) -> Result<Mechanism, TrialError> {
+fn mechanism(reader: &SettingsReader<'_>) -> Result<Mechanism, TrialError> {
     let typed = reader.typed("mechanism").unwrap_or_else(|| "none".to_owned());
     let names = Mechanism::ALL.map(Mechanism::name);
     let known = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == typed);
@@ -27,7 +27,7 @@ fn mechanism(reader: &Reader<'_>) -> Result<Mechanism, TrialError> {
 }
 
 /// How idle connections are checked, as asked for.
-pub(super) fn checking(reader: &Reader<'_>) -> Result<Checking, TrialError> {
+pub(super) fn checking(reader: &SettingsReader<'_>) -> Result<Checking, TrialError> {
     let mechanism = mechanism(reader)?;
     let seconds = |key: &str| reader.time(key).map(|time| Some(time.as_secs_f64()));
     let evidence = match reader.value("evidence")?.as_str() {
@@ -94,7 +94,7 @@ pub(super) fn checking(reader: &Reader<'_>) -> Result<Checking, TrialError> {
 }
 
 /// A time of the kernel's probes: whole seconds, or `kernel` for what the host's sysctl says.
-fn kernel_time(reader: &Reader<'_>, key: &str) -> Result<Option<f64>, TrialError> {
+fn kernel_time(reader: &SettingsReader<'_>, key: &str) -> Result<Option<f64>, TrialError> {
     let typed = reader.value(key)?;
     if typed == "kernel" {
         return Ok(None);
@@ -107,7 +107,7 @@ fn kernel_time(reader: &Reader<'_>, key: &str) -> Result<Option<f64>, TrialError
 
 /// The cheapest way of this mechanism to know in time.
 pub(super) fn cheapest(
-    reader: &Reader<'_>,
+    reader: &SettingsReader<'_>,
     within: Duration,
     path: Path,
 ) -> Result<Checking, TrialError> {
@@ -143,7 +143,7 @@ pub(super) fn cheapest(
 }
 
 /// The path that settings for a wanted detection time have to stand: not a shorter one than assumed.
-pub(super) fn assumed(reader: &Reader<'_>, rtt: Duration) -> Result<Path, TrialError> {
+pub(super) fn assumed(reader: &SettingsReader<'_>, rtt: Duration) -> Result<Path, TrialError> {
     let loss = reader.read("assumed-loss", parse_share)?;
     Ok(Path { loss, rtt_s: rtt.as_secs_f64().max(Path::ASSUMED.rtt_s) })
 }

@@ -17,7 +17,7 @@ use tcptoll_model::study::Settings;
 use tcptoll_model::units::{human_us, parse_share, parse_size};
 
 use crate::experiments::TrialError;
-use crate::experiments::bench::settings::{LabSpec, Reader, number, wrong};
+use crate::experiments::bench::settings::{LabSpec, SettingsReader, number, wrong};
 use crate::experiments::bench::target::Target;
 use checking::{assumed, cheapest, checking, null};
 
@@ -135,7 +135,7 @@ pub struct KeepaliveSettings {
 impl KeepaliveSettings {
     /// Checks the settings of one arm.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader::new(&SPEC, settings)?;
+        let reader = SettingsReader::new(&SPEC, settings)?;
         let to = reader.typed("to").map(|to| Target::of_to(&to)).transpose()?;
         let lab = LabSpec::from(&reader)?;
         let link = &lab.link;
@@ -324,7 +324,7 @@ impl KeepaliveSettings {
 }
 
 /// Bytes of a message that is written.
-fn message(reader: &Reader<'_>) -> Result<u64, TrialError> {
+fn message(reader: &SettingsReader<'_>) -> Result<u64, TrialError> {
     const MOST: u64 = 1 << 20;
     let bytes = reader.read("message", parse_size)?;
     if !(1..=MOST).contains(&bytes) {
@@ -334,7 +334,7 @@ fn message(reader: &Reader<'_>) -> Result<u64, TrialError> {
     Ok(bytes)
 }
 
-fn lazy_of(reader: &Reader<'_>) -> Result<Lazy, TrialError> {
+fn lazy_of(reader: &SettingsReader<'_>) -> Result<Lazy, TrialError> {
     let one_of = |key: &str, names: [&str; 2]| match reader.value(key)? {
         typed if typed == names[0] => Ok(false),
         typed if typed == names[1] => Ok(true),
@@ -349,7 +349,7 @@ fn lazy_of(reader: &Reader<'_>) -> Result<Lazy, TrialError> {
     })
 }
 
-fn fault(reader: &Reader<'_>) -> Result<Option<(String, Fault)>, TrialError> {
+fn fault(reader: &SettingsReader<'_>) -> Result<Option<(String, Fault)>, TrialError> {
     let Some(typed) = reader.typed("fault") else { return Ok(None) };
     let fault = match typed.as_str() {
         "none" => return Ok(None),
@@ -368,15 +368,15 @@ fn fault(reader: &Reader<'_>) -> Result<Option<(String, Fault)>, TrialError> {
 
 /// Idle time of the client's heartbeat; the default where that of the other end is left to its
 /// kernel.
-fn client_idle(reader: &Reader<'_>) -> Result<Duration, TrialError> {
+fn client_idle(reader: &SettingsReader<'_>) -> Result<Duration, TrialError> {
     match reader.value("idle")?.as_str() {
-        "kernel" => Reader::new(&SPEC, &Settings::new())?.time("idle"),
+        "kernel" => SettingsReader::new(&SPEC, &Settings::new())?.time("idle"),
         _ => reader.time("idle"),
     }
 }
 
 /// From one check to the next, at most; zero where that is not waited for.
-fn period(reader: &Reader<'_>, checking: &Checking) -> Result<Duration, TrialError> {
+fn period(reader: &SettingsReader<'_>, checking: &Checking) -> Result<Duration, TrialError> {
     let period = match checking.mechanism {
         // As long as those it stands beside.
         Mechanism::None if reader.typed("idle").is_some_and(|idle| idle != "kernel") => {

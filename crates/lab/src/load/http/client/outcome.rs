@@ -5,7 +5,7 @@ use super::super::slot::{Slot, State};
 use super::{Client, queue};
 use crate::clock::monotonic_ns;
 use crate::load::driver::Driver;
-use crate::load::live::Ended;
+use crate::load::live::OperationEnd;
 
 /// A slot whose connection failed waits this long before it tries again, ns: what fails immediately
 /// must not become a loop that does nothing else.
@@ -45,7 +45,7 @@ impl<D: Driver> Client<'_, D> {
             self.tally.report.body_bytes += body_bytes;
         }
         self.aged(measured, due_ns, at_ns);
-        let ended = Ended::Ok(at_ns.saturating_sub(due_ns));
+        let ended = OperationEnd::Ok(at_ns.saturating_sub(due_ns));
         self.leave(slot, (begun_ns, at_ns), measured, ended);
     }
 
@@ -86,11 +86,17 @@ impl<D: Driver> Client<'_, D> {
         if matches!(class, "timeout" | "unsent" | "connect-timeout") {
             self.aged(measured, due_ns, now);
         }
-        self.leave(slot, (begun_ns, now), measured, Ended::Failed);
+        self.leave(slot, (begun_ns, now), measured, OperationEnd::Failed);
     }
 
     /// The request of a slot is no more under way; it was, from the first to the second instant.
-    fn leave(&mut self, slot: u32, (begun_ns, ended_ns): (u64, u64), measured: bool, ended: Ended) {
+    fn leave(
+        &mut self,
+        slot: u32,
+        (begun_ns, ended_ns): (u64, u64),
+        measured: bool,
+        ended: OperationEnd,
+    ) {
         self.occupancy.ended(begun_ns, ended_ns);
         self.requests.end(slot);
         self.under_way -= 1;
@@ -111,7 +117,7 @@ impl<D: Driver> Client<'_, D> {
     }
 
     /// A request of either part has ended.
-    pub(super) fn ended(&mut self, measured: bool, ended: Ended) {
+    pub(super) fn ended(&mut self, measured: bool, ended: OperationEnd) {
         if measured {
             self.counts.ended(ended);
         } else {

@@ -4,7 +4,7 @@ use super::super::slot::State;
 use super::{Client, SYN_NS, queue};
 use crate::clock::monotonic_ns;
 use crate::load::driver::Driver;
-use crate::load::live::Ended;
+use crate::load::live::OperationEnd;
 use crate::load::pace::burst;
 use crate::load::service::is_too_late;
 
@@ -116,6 +116,6 @@ impl<D: Driver> Client<'_, D> {
             });
         }
         self.aged(measured, due, now);
-        self.ended(measured, Ended::Failed);
+        self.ended(measured, OperationEnd::Failed);
     }
 }

@@ -44,7 +44,7 @@ const EXCESS: usize = 7;
 
 /// What the driver saw.
 #[derive(Debug, Default)]
-struct Seen {
+struct DriverLog {
     opened: u64,
     made: u64,
     open: u64,
@@ -70,7 +70,7 @@ struct Script {
     bytes: Vec<u8>,
     /// Answers are stamped this much before now.
     early_ns: u64,
-    seen: Rc<RefCell<Seen>>,
+    seen: Rc<RefCell<DriverLog>>,
     /// Slots whose peer has ended the connection, and how many such have been closed.
     ended: Vec<bool>,
     after_peer: u64,
@@ -252,14 +252,19 @@ fn load() -> HttpLoad {
 }
 
 /// What came of a load on a driver that stamps answers so much too early.
-fn played(seed: u64, load: &HttpLoad, early_ns: u64) -> (HttpReport, Rc<RefCell<Seen>>) {
+fn played(seed: u64, load: &HttpLoad, early_ns: u64) -> (HttpReport, Rc<RefCell<DriverLog>>) {
     let (mut tally, seen) = tallied(seed, load, early_ns, &[]);
     (tally.report(), seen)
 }
 
 /// The same of requests in these groups.
-fn tallied(seed: u64, load: &HttpLoad, early_ns: u64, groups: &[u8]) -> (Tally, Rc<RefCell<Seen>>) {
-    let seen = Rc::new(RefCell::new(Seen::default()));
+fn tallied(
+    seed: u64,
+    load: &HttpLoad,
+    early_ns: u64,
+    groups: &[u8],
+) -> (Tally, Rc<RefCell<DriverLog>>) {
+    let seen = Rc::new(RefCell::new(DriverLog::default()));
     let driver = Script {
         random: seed,
         stages: vec![Stage::Empty; SLOTS as usize],

@@ -7,7 +7,7 @@ use tcp_heartbeat::frame::NULL_FRAME;
 use tcptoll_kernel::epoll::Interest;
 use tcptoll_kernel::socket::{Begun, Tcp};
 
-use super::{Keeper, Kept, State};
+use super::{IdleConnection, Keeper, State};
 use crate::clock::monotonic_ns;
 use crate::load::class_of;
 use crate::load::idle::CONNECT_LIMIT_NS;
@@ -28,8 +28,13 @@ impl Keeper {
             match begun {
                 Ok((tcp, begun)) => {
                     let state = State::Connecting(due_ns);
-                    let slot =
-                        self.slots.put(Kept { tcp, kind, state, member: None, partial: None });
+                    let slot = self.slots.put(IdleConnection {
+                        tcp,
+                        kind,
+                        state,
+                        member: None,
+                        partial: None,
+                    });
                     self.deadlines.push_back((monotonic_ns() + CONNECT_LIMIT_NS, slot));
                     let added = self
                         .slots
@@ -60,8 +65,10 @@ impl Keeper {
         let now = monotonic_ns();
         while let Some(&(deadline, slot)) = self.deadlines.front() {
             let began = match self.slots.get(slot) {
-                Some(Kept { state: State::Connecting(_), .. }) if deadline > now => return,
-                Some(Kept { state: State::Connecting(began), .. }) => Some(*began),
+                Some(IdleConnection { state: State::Connecting(_), .. }) if deadline > now => {
+                    return;
+                }
+                Some(IdleConnection { state: State::Connecting(began), .. }) => Some(*began),
                 _ => None,
             };
             self.deadlines.pop_front();
@@ -120,7 +127,7 @@ impl Keeper {
     fn accepted(&mut self, tcp: Tcp, kind: u8) {
         self.report.attempted += 1;
         let greeted = !self.greet || matches!(tcp.write(&NULL_FRAME), Ok(Some(_)));
-        let kept = Kept { tcp, kind, state: State::Open, member: None, partial: None };
+        let kept = IdleConnection { tcp, kind, state: State::Open, member: None, partial: None };
         let slot = self.slots.put(kept);
         let Some(kept) = self.slots.get_mut(slot) else { return };
         let concerned = self.checks.concern(kind);

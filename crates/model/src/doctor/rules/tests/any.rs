@@ -33,7 +33,7 @@ prop_compose! {
             0 => None,
             1 => default(value),
             2 => line(value, 7),
-            _ => Some(Sourced { value, at: Place { file: "/e\u{1b}\n".repeat(99), line: Some(u32::MAX) } }),
+            _ => Some(Sourced { value, at: ConfigPosition { file: "/e\u{1b}\n".repeat(99), line: Some(u32::MAX) } }),
         }
     }
 }
@@ -63,7 +63,7 @@ prop_compose! {
         let upstream = Upstream {
             name, servers: vec![full(&target), target], idle_connections: backlog,
             idle_timeout_s: idle, fastcgi,
-            reuses: reuses.map(|value| Sourced { value, at: Place::default() }),
+            reuses: reuses.map(|value| Sourced { value, at: ConfigPosition::default() }),
             ..Upstream::default()
         };
         ServerConfig { workers, upstreams: vec![upstream], ..server(program, vec![listen]) }

@@ -1,7 +1,9 @@
 mod any;
 mod forecasts;
 
-use super::super::config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
+use super::super::config::{
+    Buffers, ConfigPosition, Listen, Program, ServerConfig, Sourced, Upstream,
+};
 use super::super::{Neighbour, Opening, StandingQueue};
 use super::*;
 use crate::diagnosis::Severity;
@@ -14,12 +16,12 @@ const REDIS: Program = Program::Redis;
 
 #[expect(clippy::unnecessary_wraps)] // as the fields have it
 fn line<T>(value: T, line: u32) -> Option<Sourced<T>> {
-    Some(Sourced { value, at: Place { file: "/etc/conf".into(), line: Some(line) } })
+    Some(Sourced { value, at: ConfigPosition { file: "/etc/conf".into(), line: Some(line) } })
 }
 
 #[expect(clippy::unnecessary_wraps)] // as the fields have it
 fn default<T>(value: T) -> Option<Sourced<T>> {
-    Some(Sourced { value, at: Place { file: "the default of it".into(), line: None } })
+    Some(Sourced { value, at: ConfigPosition { file: "the default of it".into(), line: None } })
 }
 
 fn listener(address: &str, port: u16, limit: u32) -> ListenerState {

@@ -3,8 +3,8 @@
 use super::{advice, causes};
 use crate::checking::Mechanism;
 use crate::experiments::conclusion::{
-    Stated, answer_of, capital, enumerated, explain, explanations, few, first_stated, stated, step,
-    value,
+    Excerpt, answer_of, capital, enumerated, explain, explanations, few, first_stated, stated,
+    step, value,
 };
 use crate::record::{Arm, Comparison, Deaths, Keepalive, NextStep, PlaceKind, Summary};
 use crate::units::{human_count, human_us};
@@ -25,14 +25,14 @@ pub(super) fn conclude(summary: &mut Summary) {
 
 /// An arm and how it checked.
 #[derive(Clone, Copy)]
-struct Told<'a> {
+struct CheckedArm<'a> {
     arm: &'a Arm,
     checked: &'a Keepalive,
     /// Whether the mechanism alone names it.
     unique: bool,
 }
 
-impl Told<'_> {
+impl CheckedArm<'_> {
     fn mechanism(&self) -> Mechanism {
         self.checked.checking.mechanism
     }
@@ -78,7 +78,7 @@ impl Told<'_> {
     }
 }
 
-fn told(summary: &Summary) -> Vec<Told<'_>> {
+fn told(summary: &Summary) -> Vec<CheckedArm<'_>> {
     let checked: Vec<(&Arm, &Keepalive)> = summary
         .arms
         .iter()
@@ -92,7 +92,7 @@ fn told(summary: &Summary) -> Vec<Told<'_>> {
         .iter()
         .map(|(arm, checked)| {
             let unique = count(checked.checking.mechanism) == 1;
-            Told { arm, checked, unique }
+            CheckedArm { arm, checked, unique }
         })
         .collect()
 }
@@ -122,8 +122,8 @@ fn answer(summary: &Summary) -> String {
 }
 
 /// What is left to say where nothing was compared, counted or detected.
-fn held(told: &Told<'_>) -> String {
-    let Told { arm, checked, .. } = told;
+fn held(told: &CheckedArm<'_>) -> String {
+    let CheckedArm { arm, checked, .. } = told;
     let (ok, all) = (human_count(arm.ok), human_count(arm.attempts));
     let time = human_us(checked.window_s * 1e6);
     let sent = if told.mechanism() == Mechanism::None {
@@ -158,18 +158,18 @@ fn range_us([min, max]: [f64; 2]) -> String {
 }
 
 /// An arm, and its quickest and slowest detection, µs.
-type Detected<'a, 'b> = (&'b Told<'a>, [f64; 2]);
+type Detected<'a, 'b> = (&'b CheckedArm<'a>, [f64; 2]);
 
 /// The arms that detected deaths; of many the fastest and the slowest, and how many there are.
-fn detected<'a, 'b>(arms: &'b [Told<'a>]) -> (Vec<Detected<'a, 'b>>, Option<usize>) {
+fn detected<'a, 'b>(arms: &'b [CheckedArm<'a>]) -> (Vec<Detected<'a, 'b>>, Option<usize>) {
     let all: Vec<Detected<'a, 'b>> = arms
         .iter()
         .filter(|told| told.deaths().is_some_and(|deaths| deaths.known > 0))
         .filter_map(|told| Some((told, told.detection_us()?)))
         .collect();
     match stated(all, |(_, [_, last_us])| *last_us) {
-        Stated::Each(all) => (all, None),
-        Stated::Ends(fastest, slowest, count) => (vec![fastest, slowest], Some(count)),
+        Excerpt::Each(all) => (all, None),
+        Excerpt::Ends(fastest, slowest, count) => (vec![fastest, slowest], Some(count)),
     }
 }
 
@@ -260,7 +260,7 @@ fn of_dead(deaths: &Deaths) -> String {
 }
 
 /// Which arms missed deaths, and why, from the causes: what several have in common is stated once.
-fn never(summary: &Summary, arms: &[Told<'_>]) -> Vec<String> {
+fn never(summary: &Summary, arms: &[CheckedArm<'_>]) -> Vec<String> {
     let mut said: Vec<(&str, Vec<String>)> = Vec::new();
     for cause in summary.causes.iter().filter(|cause| cause.id == advice::UNNOTICED) {
         let Some(told) = arms.iter().find(|told| told.arm.name == cause.arm) else { continue };
@@ -284,8 +284,8 @@ struct Closed {
 }
 
 /// Live connections that were closed, next to the number computed from the loss.
-fn wrongly_closed(arms: &[Told<'_>]) -> Option<String> {
-    let closed = |told: &Told<'_>| {
+fn wrongly_closed(arms: &[CheckedArm<'_>]) -> Option<String> {
+    let closed = |told: &CheckedArm<'_>| {
         let of_fault = told.deaths().map_or(0, |deaths| deaths.wrongly_closed);
         let count = told.arm.errors.get("closed-alive").copied().unwrap_or(0).max(of_fault);
         let expected =
@@ -309,12 +309,12 @@ fn wrongly_closed(arms: &[Told<'_>]) -> Option<String> {
         }
     };
     match stated(all, |one| one.count as f64) {
-        Stated::Each(all) if all.is_empty() => None,
-        Stated::Each(all) => {
+        Excerpt::Each(all) if all.is_empty() => None,
+        Excerpt::Each(all) => {
             let phrases: Vec<String> = all.iter().map(phrase).collect();
             Some(capital(&enumerated(&phrases)) + ".")
         }
-        Stated::Ends(least, most, count) => Some(format!(
+        Excerpt::Ends(least, most, count) => Some(format!(
             "Of {count} arms, {}, the fewest, and {}, the most.",
             phrase(&least),
             phrase(&most)
@@ -340,14 +340,14 @@ fn rates(summary: &Summary) -> Option<String> {
 /// One by one, or from the least to the most.
 fn listed<T>(all: Vec<T>, size: impl Fn(&T) -> f64, phrase: impl Fn(&T) -> String) -> String {
     match stated(all, size) {
-        Stated::Each(all) => all.iter().map(phrase).collect::<Vec<_>>().join(", "),
-        Stated::Ends(least, most, _) => format!("from {} to {}", phrase(&least), phrase(&most)),
+        Excerpt::Each(all) => all.iter().map(phrase).collect::<Vec<_>>().join(", "),
+        Excerpt::Ends(least, most, _) => format!("from {} to {}", phrase(&least), phrase(&most)),
     }
 }
 
 /// What checking puts on the wire.
-fn packets(arms: &[Told<'_>]) -> Option<String> {
-    let counted: Vec<(&Told<'_>, f64)> = arms
+fn packets(arms: &[CheckedArm<'_>]) -> Option<String> {
+    let counted: Vec<(&CheckedArm<'_>, f64)> = arms
         .iter()
         .filter(|told| told.mechanism() != Mechanism::None)
         .filter_map(|told| Some((told, told.packets_per_hour()?)))
@@ -356,7 +356,7 @@ fn packets(arms: &[Told<'_>]) -> Option<String> {
         return None;
     }
     // Probes that were never due.
-    let inert = |(told, _): &(&Told<'_>, f64)| {
+    let inert = |(told, _): &(&CheckedArm<'_>, f64)| {
         let period = told.checked.checking.period_s();
         told.mechanism() == Mechanism::Tcp
             && told.checked.probes.is_some_and(|probes| probes.packets == 0)
@@ -369,7 +369,7 @@ fn packets(arms: &[Told<'_>]) -> Option<String> {
             human_count(idle as u64)
         ));
     }
-    let phrase = |(told, _): &(&Told<'_>, f64)| {
+    let phrase = |(told, _): &(&CheckedArm<'_>, f64)| {
         format!("{} with {}", told.an_hour().unwrap_or_default(), told.name())
     };
     let list = listed(counted, |(_, size)| *size, phrase);
@@ -378,21 +378,21 @@ fn packets(arms: &[Told<'_>]) -> Option<String> {
 
 /// CPU time of the mechanisms: of the whole machine where nothing is written, else of the programs
 /// that hold the connections.
-fn cpu(arms: &[Told<'_>]) -> Option<String> {
-    let machine = |told: &Told<'_>| value(told.arm, "machine_cpu_us_per_s_per_1000_sockets");
+fn cpu(arms: &[CheckedArm<'_>]) -> Option<String> {
+    let machine = |told: &CheckedArm<'_>| value(told.arm, "machine_cpu_us_per_s_per_1000_sockets");
     let whole = arms.iter().all(|told| machine(told).is_some());
-    let fleets = |told: &Told<'_>| {
+    let fleets = |told: &CheckedArm<'_>| {
         let client = value(told.arm, "client_fleet_cpu_us_per_s_per_1000_sockets")?;
         Some(client + value(told.arm, "server_fleet_cpu_us_per_s_per_1000_sockets").unwrap_or(0.0))
     };
-    let used: Vec<(&Told<'_>, f64)> = arms
+    let used: Vec<(&CheckedArm<'_>, f64)> = arms
         .iter()
         .filter_map(|told| Some((told, if whole { machine(told)? } else { fleets(told)? })))
         .collect();
     if used.is_empty() {
         return None;
     }
-    let phrase = |(told, us): &(&Told<'_>, f64)| {
+    let phrase = |(told, us): &(&CheckedArm<'_>, f64)| {
         let us = human_us(*us);
         match told.mechanism() {
             Mechanism::None if told.unique => format!("{us}/s unchecked"),
@@ -426,10 +426,10 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     steps
 }
 
-fn next_in_lab(arms: &[Told<'_>]) -> Vec<NextStep> {
+fn next_in_lab(arms: &[CheckedArm<'_>]) -> Vec<NextStep> {
     let mut steps = Vec::new();
     let faults = |name: &str| {
-        arms.iter().filter_map(Told::deaths).any(|deaths| deaths.fault.starts_with(name))
+        arms.iter().filter_map(CheckedArm::deaths).any(|deaths| deaths.fault.starts_with(name))
     };
     if arms.iter().all(|told| told.deaths().is_none()) {
         steps.push(step(

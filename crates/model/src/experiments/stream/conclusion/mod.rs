@@ -40,14 +40,14 @@ pub(super) fn conclude(summary: &mut Summary) {
 
 /// An arm that carried data.
 #[derive(Clone, Copy, Debug)]
-struct Told<'a> {
+struct TransferArm<'a> {
     arm: &'a Arm,
     transfer: &'a Transfer,
     /// All that was received, bytes/s.
     goodput: f64,
 }
 
-impl<'a> Told<'a> {
+impl<'a> TransferArm<'a> {
     fn from_arm(arm: &'a Arm) -> Option<Self> {
         let transfer = columns::transfer(arm).filter(|_| arm.failure.is_none())?;
         let sum = || {
@@ -163,8 +163,8 @@ fn rate(bytes_per_s: f64) -> String {
     human_rate(bytes_per_s * 8.0)
 }
 
-fn told(summary: &Summary) -> Vec<Told<'_>> {
-    summary.arms.iter().filter_map(Told::from_arm).collect()
+fn told(summary: &Summary) -> Vec<TransferArm<'_>> {
+    summary.arms.iter().filter_map(TransferArm::from_arm).collect()
 }
 
 fn answer(summary: &Summary) -> String {
@@ -192,7 +192,7 @@ fn nothing(summary: &Summary) -> String {
     }
 }
 
-fn one(told: &Told<'_>) -> Vec<String> {
+fn one(told: &TransferArm<'_>) -> Vec<String> {
     let who = match told.transfer.connections {
         0 | 1 => "one connection carries".to_owned(),
         several => format!("{} connections carry", human_count(several)),
@@ -219,7 +219,7 @@ fn one(told: &Told<'_>) -> Vec<String> {
 }
 
 /// Where a window allows about what the link does.
-fn at_crossover(told: &Told<'_>) -> Option<String> {
+fn at_crossover(told: &TransferArm<'_>) -> Option<String> {
     let (direction, way) = Direction::used_in(told.transfer).next()?;
     let limited = limited_by(told.transfer, direction, way)?;
     let (by, or) = (limited.by.name(), limited.or?.name());
@@ -229,7 +229,7 @@ fn at_crossover(told: &Told<'_>) -> Option<String> {
 }
 
 /// What the queue of the stream adds to its round trip.
-fn queue(told: &Told<'_>, arm: &str) -> Option<String> {
+fn queue(told: &TransferArm<'_>, arm: &str) -> Option<String> {
     let [quiet, loaded] = told.round_trips()?;
     let full = told.is(Limit::LinkRate) && told.queue()? >= QUEUE_SHOWN;
     full.then(|| {
@@ -251,7 +251,7 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
         _ => return None,
     };
     let arms = told(summary);
-    let hit = |arm: &&Told<'_>| {
+    let hit = |arm: &&TransferArm<'_>| {
         summary.causes.iter().any(|cause| cause.id == id && cause.arm == arm.arm.name)
     };
     let ill = arms.iter().filter(hit).min_by(|a, b| a.goodput.total_cmp(&b.goodput))?;
@@ -260,7 +260,7 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
         factors.retain(|name, _| !options.contains(&name.as_str()));
         factors
     };
-    let better = |one: &&Told<'_>| {
+    let better = |one: &&TransferArm<'_>| {
         rest(one.arm) == rest(ill.arm) && one.goodput > ill.goodput * (1.0 + SAME)
     };
     let best = arms.iter().filter(better).max_by(|a, b| a.goodput.total_cmp(&b.goodput))?;
@@ -285,7 +285,7 @@ fn next(summary: &Summary) -> Vec<NextStep> {
             "which buffer size fills this link",
         ));
     }
-    let queued = |told: &Told<'_>| told.queue().is_some_and(|ratio| ratio >= QUEUE_SHOWN);
+    let queued = |told: &TransferArm<'_>| told.queue().is_some_and(|ratio| ratio >= QUEUE_SHOWN);
     if any(Limit::LinkRate) && arms.iter().any(queued) && !has("congestion") {
         steps.push(step(
             &format!("tcptoll stream{with} --congestion cubic,bbr"),

@@ -2,7 +2,7 @@
 //! and corrected with the evidence where it does not.
 
 use super::several::Sizes;
-use super::{QUEUE_SHOWN, SAME, Told, rate, told};
+use super::{QUEUE_SHOWN, SAME, TransferArm, rate, told};
 use crate::record::{Advice, Summary};
 use crate::throughput::Limit;
 use crate::units::{human_us, text_size};
@@ -37,7 +37,7 @@ fn enough(sizes: &Sizes<'_>) -> Option<Advice> {
     let (_, told) = sizes.fixed.iter().find(|(size, _)| *size == ENOUGH)?;
     let best = sizes.best();
     let share = told.goodput / best;
-    let seen = |told: &Told<'_>| {
+    let seen = |told: &TransferArm<'_>| {
         format!("arm {}: {}, {:.0} % of the best arm", told.arm.name, told.of_link(), share * 100.0)
     };
     Some(if share >= 1.0 - SAME {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{SAME, SIZES, Told, queue, rate};
+use super::{SAME, SIZES, TransferArm, queue, rate};
 use crate::record::Buffer;
 use crate::study::level_text;
 use crate::throughput::{Direction, Limit};
@@ -14,14 +14,14 @@ pub(super) struct Sizes<'a> {
     /// The option.
     pub(super) option: &'static str,
     /// Arms of a size.
-    pub(super) fixed: Vec<(u64, Told<'a>)>,
+    pub(super) fixed: Vec<(u64, TransferArm<'a>)>,
     /// The arm that the kernel tunes.
-    pub(super) auto: Option<Told<'a>>,
+    pub(super) auto: Option<TransferArm<'a>>,
 }
 
 impl<'a> Sizes<'a> {
     /// None: the arms differ in something else, or in fewer than two sizes.
-    pub(super) fn from_arms(arms: &[Told<'a>]) -> Option<Self> {
+    pub(super) fn from_arms(arms: &[TransferArm<'a>]) -> Option<Self> {
         let first = arms.first()?;
         let mut keys = first.arm.factors.keys();
         let (key, None) = (keys.next()?, keys.next()) else { return None };
@@ -45,16 +45,16 @@ impl<'a> Sizes<'a> {
     }
 
     /// The smallest size from which on every one is as good as the best of them.
-    pub(super) fn enough(&self) -> Option<(u64, Told<'a>)> {
+    pub(super) fn enough(&self) -> Option<(u64, TransferArm<'a>)> {
         let best = self.fixed.iter().map(|(_, told)| told.goodput).fold(0.0, f64::max);
-        let good = |(_, told): &&(u64, Told<'_>)| told.goodput >= best * (1.0 - SAME);
+        let good = |(_, told): &&(u64, TransferArm<'_>)| told.goodput >= best * (1.0 - SAME);
         self.fixed.iter().rev().take_while(good).last().copied()
     }
 }
 
 /// The sentences of an answer, the most important first.
-pub(super) fn sentences(arms: &[Told<'_>]) -> Vec<String> {
-    let by_goodput = |a: &&Told<'_>, b: &&Told<'_>| a.goodput.total_cmp(&b.goodput);
+pub(super) fn sentences(arms: &[TransferArm<'_>]) -> Vec<String> {
+    let by_goodput = |a: &&TransferArm<'_>, b: &&TransferArm<'_>| a.goodput.total_cmp(&b.goodput);
     let Some((least, best)) = arms.iter().min_by(by_goodput).zip(arms.iter().max_by(by_goodput))
     else {
         return Vec::new();
@@ -88,13 +88,13 @@ pub(super) fn sentences(arms: &[Told<'_>]) -> Vec<String> {
 }
 
 /// One arm and its reason, without the full stop.
-fn carries(told: &Told<'_>) -> String {
+fn carries(told: &TransferArm<'_>) -> String {
     let reason = told.reason().unwrap_or_else(|| told.unknown());
     format!("{} carries {}: {reason}", told.arm.name, told.of_link())
 }
 
 /// Arms that carry the same.
-fn alike(arms: &[Told<'_>], least: &Told<'_>, best: &Told<'_>) -> String {
+fn alike(arms: &[TransferArm<'_>], least: &TransferArm<'_>, best: &TransferArm<'_>) -> String {
     let full = arms.iter().all(|told| told.is(Limit::LinkRate));
     let link =
         best.transfer.link_bytes_per_s.map(|link| link * best.transfer.ways().count() as f64);
@@ -121,7 +121,7 @@ fn alike(arms: &[Told<'_>], least: &Told<'_>, best: &Told<'_>) -> String {
 }
 
 /// From which size on goodput rises no more, without the full stop.
-fn from_on(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<String> {
+fn from_on(sizes: &Sizes<'_>, least: &TransferArm<'_>) -> Option<String> {
     let (size, told) = sizes.enough()?;
     let (largest, last) = sizes.fixed.last()?;
     if told.arm.name == least.arm.name {
@@ -131,7 +131,7 @@ fn from_on(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<String> {
     if size == *largest {
         return Some(carries(last));
     }
-    let rest: Vec<&Told<'_>> =
+    let rest: Vec<&TransferArm<'_>> =
         sizes.fixed.iter().filter(|(other, _)| *other >= size).map(|(_, told)| told).collect();
     if rest.iter().all(|told| told.is(Limit::LinkRate)) {
         return Some(format!("From {level} on, the link is full"));
@@ -147,7 +147,7 @@ enum Tuned {
 }
 
 /// The kernel's own tuning compared with the best size.
-fn tuned(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<Tuned> {
+fn tuned(sizes: &Sizes<'_>, least: &TransferArm<'_>) -> Option<Tuned> {
     let auto = sizes.auto.as_ref().filter(|auto| auto.arm.name != least.arm.name)?;
     let (_, best) = sizes.fixed.iter().max_by(|(_, a), (_, b)| a.goodput.total_cmp(&b.goodput))?;
     let ratio = auto.goodput / best.goodput;
@@ -174,7 +174,7 @@ fn tuned(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<Tuned> {
 }
 
 /// The queue of the arm that lengthens its round trip most.
-fn queues(arms: &[Told<'_>]) -> Option<String> {
+fn queues(arms: &[TransferArm<'_>]) -> Option<String> {
     let full = arms.iter().filter(|told| told.is(Limit::LinkRate) && told.queue().is_some());
     let longest =
         full.max_by(|a, b| a.queue().unwrap_or(0.0).total_cmp(&b.queue().unwrap_or(0.0)))?;
@@ -182,11 +182,11 @@ fn queues(arms: &[Told<'_>]) -> Option<String> {
 }
 
 /// An arm with the send and the receive buffer that it asked for.
-type Asked<'a> = (&'a str, [Option<u64>; 2]);
+type AskedBuffers<'a> = (&'a str, [Option<u64>; 2]);
 
 /// Arms that asked for different buffers and got the same.
-fn same_buffers(arms: &[Told<'_>]) -> Option<String> {
-    let mut by_size: BTreeMap<[u64; 2], Vec<Asked<'_>>> = BTreeMap::new();
+fn same_buffers(arms: &[TransferArm<'_>]) -> Option<String> {
+    let mut by_size: BTreeMap<[u64; 2], Vec<AskedBuffers<'_>>> = BTreeMap::new();
     for told in arms {
         let (direction, _) = Direction::used_in(told.transfer).next()?;
         let [from, to] = direction.ends(told.transfer);
@@ -197,7 +197,7 @@ fn same_buffers(arms: &[Told<'_>]) -> Option<String> {
             by_size.entry(got).or_default().push((&told.arm.name, asked));
         }
     }
-    let same = |arms: &Vec<Asked<'_>>| arms.iter().any(|(_, asked)| *asked != arms[0].1);
+    let same = |arms: &Vec<AskedBuffers<'_>>| arms.iter().any(|(_, asked)| *asked != arms[0].1);
     let ([send, receive], arms) = by_size.into_iter().find(|(_, arms)| same(arms))?;
     let mut names: Vec<&str> = arms.into_iter().map(|(name, _)| name).collect();
     let last = names.pop()?;

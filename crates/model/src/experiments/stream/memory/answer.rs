@@ -1,16 +1,16 @@
 //! The answer of a run of `--memory`, in at most three sentences.
 
 use super::{connection_memory, window_bytes};
-use crate::experiments::conclusion::{Stated, stated, step};
+use crate::experiments::conclusion::{Excerpt, stated, step};
 use crate::record::{Arm, ConnectionMemory, NextStep, Summary};
 use crate::units::{human_bytes, human_count, text_size};
 
 /// An arm and its memory.
-type Told<'a> = (&'a Arm, &'a ConnectionMemory);
+type MemoryArm<'a> = (&'a Arm, &'a ConnectionMemory);
 
 /// Answers a run of `--memory`. Gives whether it is one: whether an arm has memory.
 pub(in super::super) fn conclude(summary: &mut Summary) -> bool {
-    let told: Vec<Told<'_>> = summary
+    let told: Vec<MemoryArm<'_>> = summary
         .arms
         .iter()
         .filter(|arm| arm.failure.is_none())
@@ -41,7 +41,7 @@ fn range(figures: &[f64]) -> Option<String> {
 }
 
 /// What a connection without data holds.
-fn idle(told: &[Told<'_>]) -> Option<String> {
+fn idle(told: &[MemoryArm<'_>]) -> Option<String> {
     let buffers: Vec<f64> =
         told.iter().map(|(_, memory)| share(memory, memory.idle.buffers_bytes())).collect();
     let none = buffers.iter().all(|bytes| *bytes < 1.0);
@@ -75,12 +75,12 @@ fn both_ends(memory: &ConnectionMemory) -> Option<f64> {
 }
 
 /// What connections with full buffers hold, in the arms that have most connections.
-fn filled(told: &[Told<'_>]) -> Option<String> {
+fn filled(told: &[MemoryArm<'_>]) -> Option<String> {
     let most = told.iter().map(|(_, memory)| memory.connections).max()?;
     let of_most = told.iter().filter(|(_, memory)| memory.connections == most);
-    let of_arms: Vec<(&Told<'_>, f64)> =
+    let of_arms: Vec<(&MemoryArm<'_>, f64)> =
         of_most.filter_map(|told| Some((told, both_ends(told.1)?))).collect();
-    let phrase = |&((arm, memory), bytes): &(&Told<'_>, f64)| {
+    let phrase = |&((arm, memory), bytes): &(&MemoryArm<'_>, f64)| {
         let each = human_bytes(bytes);
         if told.len() > 1 {
             return format!("{each} ({})", arm.name);
@@ -92,16 +92,16 @@ fn filled(told: &[Told<'_>]) -> Option<String> {
         }
     };
     let phrases = match stated(of_arms, |(_, bytes)| *bytes) {
-        Stated::Each(all) if all.is_empty() => return None,
-        Stated::Each(all) if all.len() <= 2 => all.iter().map(phrase).collect(),
-        Stated::Each(all) => {
+        Excerpt::Each(all) if all.is_empty() => return None,
+        Excerpt::Each(all) if all.len() <= 2 => all.iter().map(phrase).collect(),
+        Excerpt::Each(all) => {
             let by = |pick: fn(f64, f64) -> bool| {
                 all.iter().reduce(|a, b| if pick(b.1, a.1) { b } else { a })
             };
             let ends = [by(|new, old| new < old), by(|new, old| new >= old)];
             ends.into_iter().flatten().map(phrase).collect::<Vec<String>>()
         }
-        Stated::Ends(least, most, _) => vec![phrase(&least), phrase(&most)],
+        Excerpt::Ends(least, most, _) => vec![phrase(&least), phrase(&most)],
     };
     Some(format!(
         "With full buffers, both ends of a connection together hold {}.",
@@ -110,8 +110,8 @@ fn filled(told: &[Told<'_>]) -> Option<String> {
 }
 
 /// Whether a full buffer holds more than twice the size asked for.
-fn rule(told: &[Told<'_>]) -> Option<String> {
-    let of_arm = |&(_, memory): &Told<'_>| {
+fn rule(told: &[MemoryArm<'_>]) -> Option<String> {
+    let of_arm = |&(_, memory): &MemoryArm<'_>| {
         let window = window_bytes(memory).filter(|_| !memory.pressure)?;
         let filled = memory.filled.as_ref()?;
         let times = |bytes: f64| share(memory, bytes) / window.max(1) as f64;
@@ -129,7 +129,7 @@ fn rule(told: &[Told<'_>]) -> Option<String> {
     })
 }
 
-fn next(told: &[Told<'_>]) -> Vec<NextStep> {
+fn next(told: &[MemoryArm<'_>]) -> Vec<NextStep> {
     let mut steps = Vec::new();
     if told.iter().any(|(_, memory)| memory.pressure) {
         steps.push(step(

@@ -69,7 +69,7 @@ impl Bound {
                  listeners and destinations this machine has."
             ));
         }
-        let endpoint = Endpoint { page: Arc::new(Page::new(interval)) };
+        let endpoint = Endpoint { page: Arc::new(MetricsPage::new(interval)) };
         let page = Arc::clone(&endpoint.page);
         let pages: Arc<Pages> = Arc::new(move |format| page.get(format, Instant::now()));
         thread::Builder::new()
@@ -103,7 +103,7 @@ fn not_bound(at: SocketAddr, error: &std::io::Error) -> anyhow::Error {
 
 /// Takes states, for the page.
 pub(super) struct Endpoint {
-    page: Arc<Page>,
+    page: Arc<MetricsPage>,
 }
 
 impl Sink for Endpoint {
@@ -125,7 +125,7 @@ impl Sink for Endpoint {
 }
 
 /// The page of the newest state.
-struct Page {
+struct MetricsPage {
     stale_after: Duration,
     made: Mutex<Made>,
 }
@@ -137,7 +137,7 @@ struct Made {
     texts: [Option<Arc<str>>; 2],
 }
 
-impl Page {
+impl MetricsPage {
     fn new(interval: Duration) -> Self {
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), interval.as_secs_f64());
         let stale_after = interval.saturating_mul(MISSED_INTERVALS).max(MISSED_MIN);
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_page_is_served_while_it_is_new_and_made_once() {
-        let page = Page::new(Duration::from_secs(2));
+        let page = MetricsPage::new(Duration::from_secs(2));
         let now = Instant::now();
         for format in [MetricsFormat::OpenMetrics, MetricsFormat::Classic] {
             assert!(page.get(format, now).unwrap_err().contains("first look"));
@@ -200,7 +200,10 @@ mod tests {
 
     #[test]
     fn short_intervals_may_be_missed_for_five_seconds() {
-        assert_eq!(Page::new(Duration::from_millis(100)).stale_after, Duration::from_secs(5));
-        assert_eq!(Page::new(Duration::from_mins(1)).stale_after, Duration::from_mins(3));
+        assert_eq!(
+            MetricsPage::new(Duration::from_millis(100)).stale_after,
+            Duration::from_secs(5)
+        );
+        assert_eq!(MetricsPage::new(Duration::from_mins(1)).stale_after, Duration::from_mins(3));
     }
 }

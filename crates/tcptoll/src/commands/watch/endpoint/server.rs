@@ -143,7 +143,7 @@ struct Client {
 }
 
 /// How reading a request ended, other than with one.
-enum Ended {
+enum ReadFailure {
     /// The client closed, or sent nothing in time.
     Gone,
     Refused(Refusal),
@@ -162,8 +162,8 @@ impl Client {
                     deadline = Instant::now() + self.bounds.exchange;
                     request
                 }
-                Err(Ended::Gone) => return Ok(()),
-                Err(Ended::Refused(refusal)) => {
+                Err(ReadFailure::Gone) => return Ok(()),
+                Err(ReadFailure::Refused(refusal)) => {
                     let body = format!("{}\n", refusal.text);
                     let answer = answer(refusal.status, TEXT, body.as_bytes(), false);
                     self.write(&answer, deadline.max(Instant::now() + DRAIN))?;
@@ -181,7 +181,11 @@ impl Client {
 
     /// The next request. What follows it stays in the buffer. `deadline`: of its first byte; becomes that
     /// of its head.
-    fn request(&self, buffer: &mut Vec<u8>, deadline: &mut Instant) -> Result<Request, Ended> {
+    fn request(
+        &self,
+        buffer: &mut Vec<u8>,
+        deadline: &mut Instant,
+    ) -> Result<Request, ReadFailure> {
         let mut looked = 0;
         let mut waiting = true;
         loop {
@@ -194,19 +198,19 @@ impl Client {
                 && let Some((request, taken)) = parse(buffer, &self.hosts, self.local)
             {
                 buffer.drain(..taken);
-                return request.map_err(Ended::Refused);
+                return request.map_err(ReadFailure::Refused);
             }
             looked = buffer.len().saturating_sub(2);
             if buffer.len() >= HEAD_MAX {
-                return Err(Ended::Refused(TOO_LARGE));
+                return Err(ReadFailure::Refused(TOO_LARGE));
             }
             match self.read(buffer, *deadline) {
-                Ok(0) => return Err(Ended::Gone),
+                Ok(0) => return Err(ReadFailure::Gone),
                 Ok(_) => {}
                 Err(error) if is_late(&error) && !buffer.is_empty() => {
-                    return Err(Ended::Refused(TOO_SLOW));
+                    return Err(ReadFailure::Refused(TOO_SLOW));
                 }
-                Err(_) => return Err(Ended::Gone),
+                Err(_) => return Err(ReadFailure::Gone),
             }
         }
     }

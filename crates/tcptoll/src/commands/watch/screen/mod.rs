@@ -18,15 +18,15 @@ use tcptoll_model::watch::History;
 
 use self::paint::Painter;
 pub(super) use self::terminal::is_there;
-use self::terminal::{Came, Shown};
-use self::view::{Asked, View};
+use self::terminal::{Shown, WaitOutcome};
+use self::view::{KeyAction, ScreenState};
 use super::text::Watched;
 use crate::exit;
 
 /// The screen, on a terminal that is given back when this is dropped.
 pub(super) struct Screen {
     shown: Shown,
-    view: View,
+    view: ScreenState,
     painter: Painter,
 }
 
@@ -55,7 +55,7 @@ impl Screen {
         let painter = Painter { colours: terminal::colours(), watched: watched.clone() };
         let shown = Shown::open()?;
         exit::hold();
-        Ok(Self { shown, view: View::default(), painter })
+        Ok(Self { shown, view: ScreenState::default(), painter })
     }
 
     /// Draws what is to be seen.
@@ -75,16 +75,16 @@ impl Screen {
     /// Waits for keys, but not longer than this, and does what they say.
     pub(super) fn wait(&mut self, at_most: Duration, history: &History) -> anyhow::Result<After> {
         let (keys, mut redraw) = match self.shown.wait(at_most)? {
-            Came::Keys { keys, redraw } => (keys, redraw),
-            Came::HungUp => return Ok(After::Signal(SIGHUP)),
+            WaitOutcome::Keys { keys, redraw } => (keys, redraw),
+            WaitOutcome::HungUp => return Ok(After::Signal(SIGHUP)),
         };
         for key in keys {
             redraw = true;
             match self.view.press(key, history) {
-                Asked::Nothing => {}
-                Asked::Quit => return Ok(After::Quit),
-                Asked::Interrupt => return Ok(After::Signal(SIGINT)),
-                Asked::Suspend => self.shown.suspend()?,
+                KeyAction::Nothing => {}
+                KeyAction::Quit => return Ok(After::Quit),
+                KeyAction::Interrupt => return Ok(After::Signal(SIGINT)),
+                KeyAction::Suspend => self.shown.suspend()?,
             }
         }
         if redraw {

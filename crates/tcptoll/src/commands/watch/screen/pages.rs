@@ -7,7 +7,7 @@ use tcptoll_report::{TextStyle, printable_line};
 
 use super::super::text::{fix_lines, is_over};
 use super::ink::{Ink, Line};
-use super::view::Page;
+use super::view::OverlayPage;
 use crate::commands::explain;
 use crate::commands::prose::beside;
 use crate::wrap;
@@ -58,10 +58,10 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// The lines of a page in this width.
-pub(super) fn lines(page: &Page, width: usize) -> Vec<Line> {
+pub(super) fn lines(page: &OverlayPage, width: usize) -> Vec<Line> {
     match page {
-        Page::Help => help(width),
-        Page::Explained(one) => explained(one, width),
+        OverlayPage::Help => help(width),
+        OverlayPage::Explained(one) => explained(one, width),
     }
 }
 

@@ -15,7 +15,7 @@ use super::super::table::{
 use super::super::text::{Watched, fix_in_a_line, is_over, mark, nothing_wrong};
 use super::ink::{Ink, Line};
 use super::pages;
-use super::view::{Rows, Section, View};
+use super::view::{Rows, ScreenState, Section};
 use crate::locale::has_unicode;
 
 /// Less than this cannot be read.
@@ -53,7 +53,12 @@ impl Painter {
     }
 
     /// Each row of a screen, with its control sequences. `size`: columns and rows.
-    pub(super) fn rows(&self, size: [usize; 2], view: &mut View, history: &History) -> Vec<String> {
+    pub(super) fn rows(
+        &self,
+        size: [usize; 2],
+        view: &mut ScreenState,
+        history: &History,
+    ) -> Vec<String> {
         let mut lines = self.paint(size, view, history);
         lines.resize(size[1], Line::new());
         let unicode = has_unicode();
@@ -88,7 +93,7 @@ impl Painter {
         row
     }
 
-    fn paint(&self, size: [usize; 2], view: &mut View, history: &History) -> Vec<Line> {
+    fn paint(&self, size: [usize; 2], view: &mut ScreenState, history: &History) -> Vec<Line> {
         let [width, height] = size;
         if width < SMALLEST[0] || height < SMALLEST[1] {
             let sentence = format!(
@@ -126,7 +131,7 @@ impl Painter {
 
     fn header(
         &self,
-        view: &View,
+        view: &ScreenState,
         state: &State,
         history: &History,
         [width, height]: [usize; 2],
@@ -164,7 +169,7 @@ impl Painter {
 
 /// The lines between header and footer.
 fn sections(
-    view: &View,
+    view: &ScreenState,
     state: &State,
     history: &History,
     [width, height]: [usize; 2],
@@ -219,7 +224,7 @@ fn sections(
 }
 
 /// Of a past look only listeners with something to show are remembered.
-fn forgotten(view: &View, state: &State) -> Option<String> {
+fn forgotten(view: &ScreenState, state: &State) -> Option<String> {
     let count = state.listeners_left_out;
     (view.moment.is_some() && count > 0 && view.filter.is_empty())
         .then(|| format!("   not kept for this look: {}", plural(count, "more listener")))
@@ -258,7 +263,7 @@ fn shares(wanted: [usize; 3], height: usize, focus: Section) -> [usize; 3] {
 
 /// The lines of each diagnosis, at most so many for its fix. Without them its text has one line too.
 fn diagnoses(
-    view: &View,
+    view: &ScreenState,
     rows: &Rows<'_>,
     focus: Section,
     width: usize,
@@ -357,7 +362,7 @@ type Trend<'a, T> = dyn Fn(&T, usize) -> String + 'a;
 
 /// A table: an empty line, its title, rows around the selected one. `count`: rows without a filter.
 fn part<T>(
-    view: &View,
+    view: &ScreenState,
     rows: &Rows<'_>,
     section: Section,
     columns: &[Column<T>],
@@ -433,7 +438,7 @@ fn part<T>(
 }
 
 /// The keys, or what is being typed, or a sentence.
-fn footer(view: &View, width: usize) -> Line {
+fn footer(view: &ScreenState, width: usize) -> Line {
     if view.typing {
         let text = format!("filter: {}", view.filter);
         let keys = "   Enter keeps it  Esc clears it".to_owned();

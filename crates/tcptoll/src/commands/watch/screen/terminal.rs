@@ -54,7 +54,7 @@ pub(super) struct Shown {
 
 /// What came of waiting.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Came {
+pub(super) enum WaitOutcome {
     /// Keys, maybe none; `redraw`: the terminal was resized or shows something else.
     Keys { keys: Vec<Key>, redraw: bool },
     /// The terminal is gone.
@@ -97,7 +97,7 @@ impl Shown {
     }
 
     /// Waits for keys, but not longer than this. Signals end the wait.
-    pub(super) fn wait(&mut self, at_most: Duration) -> anyhow::Result<Came> {
+    pub(super) fn wait(&mut self, at_most: Duration) -> anyhow::Result<WaitOutcome> {
         let mut at_most = at_most.min(SIGNAL_AFTER);
         let mut keys = Vec::new();
         loop {
@@ -107,7 +107,7 @@ impl Shown {
             }
             let from = Instant::now();
             match wait_for_keys(&self.keys, at_most)? {
-                Keys::HungUp => return Ok(Came::HungUp),
+                Keys::HungUp => return Ok(WaitOutcome::HungUp),
                 Keys::None => {
                     // A signal may have ended the wait early: then the sequence may go on.
                     if waits && from.elapsed() >= ESC_AFTER {
@@ -119,7 +119,7 @@ impl Shown {
                     let mut bytes = [0; 256];
                     let count = self.keys.read(&mut bytes)?;
                     if count == 0 {
-                        return Ok(Came::HungUp);
+                        return Ok(WaitOutcome::HungUp);
                     }
                     keys.extend(self.parser.take(&bytes[..count]));
                     if !self.parser.is_waiting() {
@@ -133,7 +133,7 @@ impl Shown {
             self.again()?;
             redraw = true;
         }
-        Ok(Came::Keys { keys, redraw })
+        Ok(WaitOutcome::Keys { keys, redraw })
     }
 
     /// Gives the terminal back before this is dropped.

@@ -11,7 +11,7 @@ use tcptoll_model::watch::{
 use super::super::text::{Watched, whole};
 use super::keys::Key;
 use super::paint::Painter;
-use super::view::{Asked, View};
+use super::view::{KeyAction, ScreenState};
 
 const COUNTERS: [&str; 13] = [
     "TcpActiveOpens",
@@ -151,7 +151,7 @@ fn thousand() -> History {
 
 struct Screen {
     size: [usize; 2],
-    view: View,
+    view: ScreenState,
     painter: Painter,
     history: History,
 }
@@ -159,11 +159,11 @@ struct Screen {
 impl Screen {
     fn new(history: History, width: usize, height: usize) -> Self {
         let size = [width, height];
-        Self { size, view: View::default(), painter: Painter::default(), history }
+        Self { size, view: ScreenState::default(), painter: Painter::default(), history }
     }
 
-    fn press(&mut self, keys: &[Key]) -> Asked {
-        let mut asked = Asked::Nothing;
+    fn press(&mut self, keys: &[Key]) -> KeyAction {
+        let mut asked = KeyAction::Nothing;
         for key in keys {
             self.draw();
             asked = self.view.press(*key, &self.history);
@@ -450,10 +450,10 @@ fn keys_that_end_or_suspend_the_watch_ask_for_it_everywhere() {
     for open in [&[][..], &[Key::Char('h')], &[Key::Char('/')], &[Key::Char('e')]] {
         let mut screen = Screen::new(overflowing(), 80, 24);
         screen.press(open);
-        assert_eq!(screen.press(&[Key::Ctrl('c')]), Asked::Interrupt);
-        assert_eq!(screen.press(&[Key::Ctrl('z')]), Asked::Suspend);
+        assert_eq!(screen.press(&[Key::Ctrl('c')]), KeyAction::Interrupt);
+        assert_eq!(screen.press(&[Key::Ctrl('z')]), KeyAction::Suspend);
     }
-    assert_eq!(Screen::new(quiet(), 80, 24).press(&[Key::Char('q')]), Asked::Quit);
+    assert_eq!(Screen::new(quiet(), 80, 24).press(&[Key::Char('q')]), KeyAction::Quit);
 }
 
 #[test]

@@ -28,14 +28,14 @@ impl Section {
 
 /// A page that covers the sections.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Page {
+pub(super) enum OverlayPage {
     Help,
     Explained(Box<Diagnosis>),
 }
 
 /// What a key asks of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::commands::watch) enum Asked {
+pub(in crate::commands::watch) enum KeyAction {
     Nothing,
     /// To end the watch.
     Quit,
@@ -62,7 +62,7 @@ impl Cursor {
 
 /// The user's choices.
 #[derive(Debug, Default)]
-pub(super) struct View {
+pub(super) struct ScreenState {
     section: Section,
     cursors: [Cursor; 3],
     pub(super) sort: Sort,
@@ -72,7 +72,7 @@ pub(super) struct View {
     pub(super) typing: bool,
     /// The moment that is looked at; none: now.
     pub(super) moment: Option<Box<State>>,
-    pub(super) page: Option<Page>,
+    pub(super) page: Option<OverlayPage>,
     /// The first line of the page that is shown.
     pub(super) scrolled: usize,
     /// Lines of a page that the screen has room for.
@@ -141,7 +141,7 @@ impl Rows<'_> {
     }
 }
 
-impl View {
+impl ScreenState {
     /// The state that is looked at; none before the first look.
     pub(super) fn state<'a>(&'a self, history: &'a History) -> Option<&'a State> {
         self.moment.as_deref().or_else(|| history.latest())
@@ -170,11 +170,11 @@ impl View {
     }
 
     /// Does what a key says.
-    pub(super) fn press(&mut self, key: Key, history: &History) -> Asked {
+    pub(super) fn press(&mut self, key: Key, history: &History) -> KeyAction {
         self.message = None;
         match key {
-            Key::Ctrl('c') => return Asked::Interrupt,
-            Key::Ctrl('z') => return Asked::Suspend,
+            Key::Ctrl('c') => return KeyAction::Interrupt,
+            Key::Ctrl('z') => return KeyAction::Suspend,
             _ => {}
         }
         if self.typing {
@@ -184,7 +184,7 @@ impl View {
         } else {
             return self.choose(key, history);
         }
-        Asked::Nothing
+        KeyAction::Nothing
     }
 
     fn type_filter(&mut self, key: Key) {
@@ -222,10 +222,10 @@ impl View {
         };
     }
 
-    fn choose(&mut self, key: Key, history: &History) -> Asked {
+    fn choose(&mut self, key: Key, history: &History) -> KeyAction {
         match key {
-            Key::Char('q') => return Asked::Quit,
-            Key::Char('h' | '?') => self.open(Page::Help),
+            Key::Char('q') => return KeyAction::Quit,
+            Key::Char('h' | '?') => self.open(OverlayPage::Help),
             Key::Char('/') => self.typing = true,
             Key::Esc => self.filter.clear(),
             Key::Char('s') => {
@@ -245,10 +245,10 @@ impl View {
             Key::End | Key::Char('0') => self.moment = None,
             _ => self.choose_row(key, history),
         }
-        Asked::Nothing
+        KeyAction::Nothing
     }
 
-    fn open(&mut self, page: Page) {
+    fn open(&mut self, page: OverlayPage) {
         self.page = Some(page);
         self.scrolled = 0;
     }
@@ -302,7 +302,7 @@ impl View {
             Key::Enter | Key::Char('e') => {
                 let found = explained(&rows, section, at).cloned();
                 match found {
-                    Ok(one) => self.open(Page::Explained(Box::new(one))),
+                    Ok(one) => self.open(OverlayPage::Explained(Box::new(one))),
                     Err(why) => self.message = Some(why),
                 }
                 return;

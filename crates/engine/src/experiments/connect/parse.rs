@@ -1,9 +1,9 @@
 //! The settings that `connect` alone has: from text to what they mean.
 
 use crate::experiments::TrialError;
-use crate::experiments::bench::settings::{Reader, wrong};
+use crate::experiments::bench::settings::{SettingsReader, wrong};
 
-impl Reader<'_> {
+impl SettingsReader<'_> {
     pub(super) fn distance(&self) -> Result<Option<f64>, TrialError> {
         let Some(typed) = self.typed("distance-km") else { return Ok(None) };
         let why = "write kilometres, above 0 and at most 40000";

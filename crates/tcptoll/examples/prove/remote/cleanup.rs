@@ -184,9 +184,9 @@ pub(crate) fn cut(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// A child that ends with this.
-struct Ended(Child);
+struct ChildGuard(Child);
 
-impl Drop for Ended {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -199,7 +199,7 @@ fn one_cut(dead_after: u64) -> anyhow::Result<(f64, f64)> {
     let sshd = Sshd::new()?;
     let mut control = Command::new("unshare");
     control.args(["--net", "--fork", "--kill-child", "sleep", "3600"]).stdin(Stdio::null());
-    let control = Ended(control.spawn()?);
+    let control = ChildGuard(control.spawn()?);
     let control = within_its_network(&control)?;
     // A link from the controller to each host, and an sshd there.
     let mut names = String::new();
@@ -218,7 +218,7 @@ fn one_cut(dead_after: u64) -> anyhow::Result<(f64, f64)> {
         ip(Some(host), &format!("link set h{number} up"))?;
         let config = sshd.folder.path("sshd_config");
         let mut daemon = hosts.on(host, &["/usr/sbin/sshd", "-D", "-f", &config]);
-        daemons.push(Ended(daemon.stderr(Stdio::null()).spawn()?));
+        daemons.push(ChildGuard(daemon.stderr(Stdio::null()).spawn()?));
         names += &format!("Host {name}\n  HostName {far}\n  Port 2222\n");
     }
     let ssh = sshd.ssh(&names)?;
@@ -263,7 +263,7 @@ fn one_cut(dead_after: u64) -> anyhow::Result<(f64, f64)> {
 }
 
 /// The number of a process in the namespace that this child makes.
-fn within_its_network(child: &Ended) -> anyhow::Result<String> {
+fn within_its_network(child: &ChildGuard) -> anyhow::Result<String> {
     let own = std::fs::read_link("/proc/self/ns/net")?;
     let begun = Instant::now();
     let pid = child.0.id().to_string();

@@ -1,7 +1,7 @@
 //! What can no column say? How an arm checked, and what became of the deaths that were never known,
 //! known late, or were none.
 
-use tcptoll_model::checking::{Checking, Evidence, Mechanism, Place, Setting};
+use tcptoll_model::checking::{Checking, Evidence, Mechanism, Setting, SettingPlace};
 use tcptoll_model::record::{Arm, Deaths, Keepalive};
 
 use super::{counted, deaths, due_s, keepalive};
@@ -94,10 +94,10 @@ pub(super) fn to_set(arms: &[Arm]) -> Vec<[String; 4]> {
         let names = names.join("; ");
         settings.into_iter().map(move |s| {
             let place = match s.place {
-                Place::Socket => "setsockopt(2)",
-                Place::Sysctl => "or sysctl",
-                Place::Library => "tcp-heartbeat",
-                Place::Program => "the program",
+                SettingPlace::Socket => "setsockopt(2)",
+                SettingPlace::Sysctl => "or sysctl",
+                SettingPlace::Library => "tcp-heartbeat",
+                SettingPlace::Program => "the program",
             };
             [names.clone(), place.to_owned(), s.name, s.value]
         })

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use super::settings::{Reader, time_above_zero, wrong};
+use super::settings::{SettingsReader, time_above_zero, wrong};
 use crate::experiments::TrialError;
 
 /// How long a connection is kept, and for how many requests. None: as the server has it by itself.
 #[derive(Clone, Debug)]
-pub(in crate::experiments) struct Kept {
+pub(in crate::experiments) struct ReuseLimits {
     pub(in crate::experiments) on: bool,
     pub(in crate::experiments) timeout: Option<Duration>,
     pub(in crate::experiments) requests: Option<u64>,
 }
 
-impl Kept {
+impl ReuseLimits {
     /// Errors: a limit of connections that are not kept.
-    pub(in crate::experiments) fn from(reader: &Reader<'_>) -> Result<Self, TrialError> {
+    pub(in crate::experiments) fn from(reader: &SettingsReader<'_>) -> Result<Self, TrialError> {
         let on = reader.typed_flag("keepalive")?.unwrap_or(true);
         for key in ["keepalive-requests", "keepalive-timeout"] {
             if let (false, Some(typed)) = (on, reader.typed(key)) {

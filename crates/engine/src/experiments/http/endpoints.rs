@@ -9,8 +9,8 @@ use tcptoll_model::units::parse_size;
 use tcptoll_model::warning::Warning;
 
 use crate::experiments::TrialError;
-use crate::experiments::bench::kept::Kept;
-use crate::experiments::bench::settings::{LabSpec, Reader, wrong};
+use crate::experiments::bench::reuse_limits::ReuseLimits;
+use crate::experiments::bench::settings::{LabSpec, SettingsReader, wrong};
 use crate::experiments::bench::target::Target;
 
 /// Where the two ends stand.
@@ -54,7 +54,7 @@ pub struct KnownServer {
     /// Processes, or threads. None: as many as the connections need.
     pub workers: Option<u64>,
     /// What becomes of idle connections.
-    pub(in crate::experiments) kept: Kept,
+    pub(in crate::experiments) kept: ReuseLimits,
     /// Bytes of content of a response.
     pub response_bytes: u64,
     /// Time the route works for.
@@ -90,7 +90,7 @@ fn one_url(text: &str) -> Result<Url, TrialError> {
     Ok(url)
 }
 
-pub(super) fn ends(reader: &Reader<'_>) -> Result<Ends, TrialError> {
+pub(super) fn ends(reader: &SettingsReader<'_>) -> Result<Ends, TrialError> {
     let Some(typed) = reader.typed("url") else { return lab(reader) };
     let urls = typed.split_whitespace().map(one_url).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = urls.first() else {
@@ -106,7 +106,7 @@ pub(super) fn ends(reader: &Reader<'_>) -> Result<Ends, TrialError> {
     Ok(Ends::Target(urls, target))
 }
 
-fn lab(reader: &Reader<'_>) -> Result<Ends, TrialError> {
+fn lab(reader: &SettingsReader<'_>) -> Result<Ends, TrialError> {
     let spec = LabSpec::from(reader)?;
     let server = server(reader)?;
     let paths = reader.typed("path").unwrap_or_default();
@@ -122,7 +122,7 @@ fn is_path(path: &str) -> bool {
     path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
 }
 
-fn server(reader: &Reader<'_>) -> Result<LabServer, TrialError> {
+fn server(reader: &SettingsReader<'_>) -> Result<LabServer, TrialError> {
     let typed = reader.value("server")?;
     let Some(kind) = ServerKind::named(&typed) else {
         if typed.is_empty() {
@@ -156,7 +156,7 @@ fn server(reader: &Reader<'_>) -> Result<LabServer, TrialError> {
             None if kind == ServerKind::ApachePrefork => None,
             typed => Some(typed.unwrap_or(1)),
         },
-        kept: Kept::from(reader)?,
+        kept: ReuseLimits::from(reader)?,
         response_bytes: reader.read("response", parse_size)?,
         work: reader.time("work")?,
         backlog: reader.typed_count("backlog", 1, i32::MAX as u64)?,

@@ -2,7 +2,7 @@
 
 use tcptoll_lab::messages::ConnectReport;
 
-use crate::experiments::bench::unreached::Unreached;
+use crate::experiments::bench::no_answer::Unreached;
 
 /// Why a target gave nothing, with what to do about it.
 pub(super) fn nothing_reached(name: &str, report: &ConnectReport) -> String {
