@@ -114,21 +114,23 @@ fn needed(need: &Value, all: &[Value]) -> Option<String> {
 
 /// A status, what was refused, and of a plan the lines that the plan without the option does not have or has alone.
 fn outcome(ran: &Ran, plain: &str) -> String {
-    let mut said = format!("{}\n", ran.status.unwrap_or(-1));
-    if ran.status == Some(0) && ran.stdout == plain {
-        said = "0 as without it\n".to_owned();
-    } else {
-        let differs = |a: &str, b: &str, mark: &str| -> String {
-            let new = a.lines().filter(|line| !b.lines().any(|other| other == *line));
-            new.map(|line| format!("    {mark} {line}\n")).collect()
-        };
-        said += &differs(plain, &ran.stdout, "-").repeat(usize::from(ran.status == Some(0)));
-        said += &differs(&ran.stdout, plain, "+");
+    let mut said = String::new();
+    let mut differing = |a: &str, b: &str, mark: &str| {
+        for line in a.lines().filter(|line| !b.lines().any(|other| other == *line)) {
+            writeln!(said, "    {mark} {line}").unwrap();
+        }
+    };
+    if ran.status == Some(0) {
+        differing(plain, &ran.stdout, "-");
     }
+    differing(&ran.stdout, plain, "+");
     for line in ran.stderr.lines() {
         writeln!(said, "    {line}").unwrap();
     }
-    said
+    match ran.status {
+        Some(0) if ran.stdout == plain => format!("0 as without it\n{said}"),
+        status => format!("{}\n{said}", status.unwrap_or(-1)),
+    }
 }
 
 /// Options of commands, each with what came of it. Commands of which the same came share an entry.
@@ -143,7 +145,7 @@ fn answers(commands: &[(Vec<&str>, Vec<Asked>)]) -> String {
         }
     }
     let came = concurrently(&all, |program, (command, plain, _, _, words)| {
-        let mut args: Vec<&str> = command.to_vec();
+        let mut args: Vec<&str> = (*command).clone();
         args.push("--dry-run");
         args.extend(words.iter().map(String::as_str));
         outcome(&program.run(&args), plain)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::program::{Program, entry};
-use crate::{concurrently, frozen, pretty, printed};
+use crate::{concurrently, frozen, printed};
 
 /// What begins the line of a summary. Stored ones lack the arms: the program concludes anew without.
 const SUMMARY: &str = "{\"line\":\"summary\"";
@@ -20,7 +20,7 @@ fn stored() -> BTreeMap<String, String> {
         let lines = compact(&text);
         let lines = lines.iter().filter(|line| !line.starts_with(SUMMARY));
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        (name, lines.map(|line| format!("{line}\n")).collect())
+        (name, lines.flat_map(|line| [line.as_str(), "\n"]).collect())
     });
     let stored: BTreeMap<_, _> = named.collect();
     assert!(stored.len() > 25);
@@ -74,16 +74,49 @@ fn records_are_shown_as_before() {
 #[test]
 fn two_records_are_compared_as_before() {
     let stored: Vec<_> = stored().into_iter().collect();
-    let pairs: Vec<_> = stored.iter().zip(stored.iter().skip(1)).collect();
+    // Neighbours, of which some are of one experiment, and each with itself.
+    let neighbours = stored.iter().zip(stored.iter().skip(1));
+    let pairs: Vec<_> = neighbours.chain(stored.iter().map(|one| (one, one))).collect();
     let said = concurrently(&pairs, |program, ((a, lines), (b, others))| {
+        let b = &if a == b { format!("{b}_again") } else { b.clone() };
         program.write(a, lines);
         program.write(b, others);
         let json = program.run(&["compare", b, a, "--format", "json"]);
-        let json =
-            if json.status == Some(0) { pretty::json(json.stdout.trim_end()) } else { json.said() };
-        entry(program, &["compare", b, a]) + &format!("as JSON:\n{json}\n\n")
+        format!(
+            "{}as JSON: {}\n\n",
+            entry(program, &["compare", b, a]),
+            printed::mark(&json.said())
+        )
     });
     frozen("compare", &said.concat());
+}
+
+/// It is made up: the setting found and two others, of which one took too much memory.
+#[test]
+fn a_result_of_tune_is_shown_as_before() {
+    let program = Program::new();
+    program.write("found", include_str!("tune.json"));
+    let tune = |more: &[&str]| {
+        let args = ["tune", "apache-prefork", "--quiet", "--from", "found", "--out", "out"];
+        entry(&program, &[&args[..], more].concat())
+    };
+    let mut said = tune(&["--distribution", "debian"]);
+    said += &tune(&["--distribution", "red-hat", "--behind-timeout", "60s"]);
+    said += &tune(&[
+        "--distribution",
+        "debian",
+        "--html",
+        "page",
+        "--snippet",
+        "lines",
+        "--format",
+        "json",
+    ]);
+    for name in ["out", "page", "lines"] {
+        let text = std::fs::read_to_string(program.folder().join(name)).unwrap();
+        said += &format!("{} {name}\n", printed::mark(&text));
+    }
+    frozen("tune", &said);
 }
 
 #[test]
