@@ -15,7 +15,7 @@ use anyhow::{Context as _, bail, ensure};
 use cargo_metadata::{Artifact, Message};
 
 use crate::process::{Line, Outcome, Steps};
-use crate::{layers, python, reference, setup, site};
+use crate::{layers, net, python, reference, setup, site};
 
 /// Integration tests of this name need the lab, and the machine to themselves.
 const LAB: &str = "lab";
@@ -27,12 +27,13 @@ const DENY: &str = "texts of licences, and sources";
 /// the few that CI has.
 const DENY_REMEDY: &str = "cargo install --locked cargo-deny";
 
-/// `cargo xtask test [--no-setup]`.
+/// `cargo xtask test [--no-setup|net]`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     let with_setup = match arguments {
         [] => true,
         [only] if only == "--no-setup" => false,
-        _ => bail!("test accepts only --no-setup"),
+        [only] if only == "net" => return net::run(),
+        _ => bail!("test accepts only --no-setup or net"),
     };
     let mut steps = Steps::new();
     let outcome = run_steps(&mut steps, with_setup);

@@ -6,6 +6,8 @@
 mod doctor;
 #[path = "cli/keepalive.rs"]
 mod keepalive;
+#[path = "cli/lines.rs"]
+mod lines;
 #[path = "cli/merge.rs"]
 mod merge;
 #[path = "cli/printed.rs"]

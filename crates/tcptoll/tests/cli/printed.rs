@@ -50,27 +50,6 @@ fn a_locale_without_unicode_gets_ascii() {
 }
 
 #[test]
-fn help_is_as_reviewed() {
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("../snapshots");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    let _bound = settings.bind_to_scope();
-    insta::assert_snapshot!("help", printed(&["--help"]));
-    for command in experiments().chain(OTHERS) {
-        insta::assert_snapshot!(format!("help-{command}"), printed(&[command, "--help"]));
-    }
-    for action in ["list", "show", "check", "run"] {
-        let name = format!("help-study-{action}");
-        insta::assert_snapshot!(name, printed(&["study", action, "--help"]));
-    }
-    insta::assert_snapshot!("help-watch", printed(&["watch", "--help"]));
-    insta::assert_snapshot!("help-doctor", printed(&["doctor", "--help"]));
-    insta::assert_snapshot!("help-tune", printed(&["tune", "--help"]));
-    insta::assert_snapshot!("help-serve-keepalive", printed(&["serve", "keepalive", "--help"]));
-}
-
-#[test]
 fn help_is_at_most_as_wide_as_the_terminal() {
     let others = [
         vec!["--help"],

@@ -12,7 +12,7 @@ use tcptoll_model::watch::{ListenerState, Process, Rates};
 use tcptoll_report::{TextStyle, examination_html, examination_text, proof_text};
 
 use super::html::tags;
-use super::{in_snapshots, page, pretty};
+use super::{coloured, in_snapshots, page, pretty};
 
 const PROVABLE: &[&str] = &["accept-queue-full", "close-race"];
 
@@ -210,11 +210,14 @@ fn examinations_are_rendered_as_reviewed() {
         for (name, examination) in all {
             insta::assert_snapshot!(format!("doctor_{name}.80.txt"), text_of(&examination, 80));
             insta::assert_snapshot!(format!("doctor_{name}.150.txt"), text_of(&examination, 150));
+            let style = TextStyle { colour: true, width: 80 };
+            let text = coloured(&examination_text(&examination, PROVABLE, style));
+            insta::assert_snapshot!(format!("doctor_{name}.colour.txt"), text);
             let page = examination_html(&examination, PROVABLE);
             insta::assert_snapshot!(format!("doctor_{name}.html"), page::body(&page));
+            let json = serde_json::to_string(&examination).unwrap();
+            insta::assert_snapshot!(format!("doctor_{name}.json"), pretty::json(&json));
         }
-        let json = serde_json::to_string(&found()).unwrap();
-        insta::assert_snapshot!("doctor_found.json", pretty::json(&json));
         let style = TextStyle { colour: false, width: 80 };
         insta::assert_snapshot!("doctor_proof.txt", proof_text(&proof(), style));
     });

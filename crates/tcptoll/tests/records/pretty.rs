@@ -1,7 +1,13 @@
-//! JSON over several lines, for people: what fits in a line stays in it, numbers stay as written.
+//! JSON over several lines, for people: what fits in a line stays in it, numbers stay as
+//! written, and of points and histograms only the length and a fingerprint are left.
 
 /// Columns of a line, unless a single value is longer.
 const WIDTH: usize = 110;
+
+/// Bytes of an array, as of the points of a curve, that are too many to be read within an arm of a summary.
+const ROWS: usize = 1_000;
+/// Indentation within an arm of a summary.
+const WITHIN: usize = 6;
 
 /// `compact`, JSON without blanks between its tokens, over lines.
 pub(super) fn json(compact: &str) -> String {
@@ -13,10 +19,14 @@ pub(super) fn json(compact: &str) -> String {
 fn value(text: &str, indent: usize, out: &mut String) {
     let (open, inner) = match text.as_bytes() {
         [open @ (b'{' | b'['), .., b'}' | b']'] => (*open, &text[1..text.len() - 1]),
+        _ if is_bulk(text) => return out.push_str(&bulk(text)),
         _ => return out.push_str(text),
     };
     if indent + text.len() <= WIDTH {
         return out.push_str(text);
+    }
+    if is_bulk(text) || (open == b'[' && indent >= WITHIN && text.len() > ROWS) {
+        return out.push_str(&bulk(text));
     }
     let end = "\n".to_owned() + &" ".repeat(indent);
     out.push(char::from(open));
@@ -33,6 +43,16 @@ fn value(text: &str, indent: usize, out: &mut String) {
     }
     out.push_str(&end);
     out.push(if open == b'{' { '}' } else { ']' });
+}
+
+/// Whether a person reads nothing in it: more numbers than fit in a line, or a long string without blanks.
+fn is_bulk(text: &str) -> bool {
+    let numbers = text.starts_with('[') && !text.contains(['"', '{']);
+    text.len() > WIDTH && !text.contains(' ') && (numbers || text.starts_with('"'))
+}
+
+fn bulk(text: &str) -> String {
+    format!("({} bytes, {})", text.len(), fingerprint(text))
 }
 
 /// The text between separators that stand in no string, object or array.
@@ -77,4 +97,6 @@ fn lines_hold_what_fits_and_the_value_is_the_same() {
     assert_eq!(pretty, expected);
     let read = |text| serde_json::from_str::<serde_json::Value>(text).unwrap();
     assert_eq!(read(&pretty), read(&compact));
+    let points = format!("[{}0]", "1.5,".repeat(40));
+    assert!(json(&format!(r#"{{"points":{points}}}"#)).contains(":(163 bytes, "), "{points}");
 }

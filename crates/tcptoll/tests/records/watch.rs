@@ -14,7 +14,7 @@ use tcptoll_model::watch::review::{
 use tcptoll_model::watch::{Interval, ListenerPart, Process};
 use tcptoll_report::{Clock, TextStyle, WatchCsv, Watched, watch_html, watch_markdown, watch_text};
 
-use super::{in_snapshots, page, pretty};
+use super::{coloured, in_snapshots, page, pretty};
 
 const EVIL: &str = "</script><script>alert(1)</script>\u{1b}[2J{{ 7*7 }}|`\u{202e}=1\n";
 
@@ -43,10 +43,11 @@ fn the_record_of_a_watch_is_rendered_as_before() {
         csv += &table.rows(&line.unwrap().1);
     }
     let csv: Vec<&str> = csv.lines().filter(|row| !row.contains(",host,")).collect();
-    let at = |width| watch_text(&watched, TextStyle { colour: false, width });
+    let at = |width, colour| watch_text(&watched, TextStyle { colour, width });
     let outputs = [
-        ("80.txt", at(80)),
-        ("150.txt", at(150)),
+        ("80.txt", at(80, false)),
+        ("150.txt", at(150, false)),
+        ("colour.txt", coloured(&at(80, true))),
         ("html", page::body(&watch_html(&watched, &record.series(&review).unwrap()))),
         ("md", watch_markdown(&watched)),
         ("csv", csv.join("\n")),
