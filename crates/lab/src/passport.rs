@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use tcptoll_model::counters::{parse_stat, stolen};
-use tcptoll_model::record::Passport;
+use tcptoll_core::record::Passport;
+use tcptoll_core::tcp::counters::{parse_stat, stolen};
 
 use crate::observe::read_sysctl;
 

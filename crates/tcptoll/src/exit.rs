@@ -40,7 +40,7 @@ impl From<Status> for ExitCode {
 
 /// What was measured could not be stored.
 #[derive(Debug)]
-pub struct NotStored(pub String);
+pub(crate) struct NotStored(pub String);
 
 impl std::fmt::Display for NotStored {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -72,9 +72,9 @@ pub(crate) fn release() {
 }
 
 /// Writes a sentence for people on stderr. What a user or a peer put into it cannot steer the
-/// terminal: see [`tcptoll_report::printable`]. On a terminal it is wrapped at its width.
-pub fn say(sentence: &str) {
-    let sentence = in_locale(&tcptoll_report::printable(sentence.trim_end()));
+/// terminal: see [`tcptoll_show::printable`]. On a terminal it is wrapped at its width.
+pub(crate) fn say(sentence: &str) {
+    let sentence = in_locale(&tcptoll_show::printable(sentence.trim_end()));
     if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
         if held.len() < HELD_MAX {
             held.push(sentence);
@@ -95,7 +95,7 @@ fn terminal() -> Option<usize> {
 
 /// Prints help, the version or a mistake in the command line where it belongs, and gives its exit status.
 #[must_use]
-pub fn refuse(error: &clap::Error) -> ExitCode {
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     match terminal().filter(|_| error.use_stderr()) {
         Some(width) => {
             let text = error.render();
@@ -120,7 +120,7 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
 
 /// Turns the outcome into an exit status, with the whole chain of causes on stderr.
 #[must_use]
-pub fn finish(outcome: anyhow::Result<Status>) -> ExitCode {
+pub(crate) fn finish(outcome: anyhow::Result<Status>) -> ExitCode {
     let status = outcome.unwrap_or_else(|error| {
         // A reader that has seen enough closes the pipe; that is no failure.
         if error.chain().any(|cause| {

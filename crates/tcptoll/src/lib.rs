@@ -4,15 +4,17 @@
 //! [`exit::Status`]. Everything measured comes from `tcptoll-engine`, every picture from
 //! `tcptoll-report`.
 
-pub mod cli;
+mod cli;
 mod commands;
-pub mod exit;
+mod exit;
 mod limit;
 mod locale;
-pub mod output;
+mod output;
+pub mod schema;
 mod screen;
 mod stdout;
 pub mod studies;
+pub mod tune;
 mod tune_studies;
 mod wrap;
 

@@ -1,14 +1,14 @@
 //! Limits the user states: `--fail-if 'p99 > 5ms'`.
 
 use anyhow::{Context as _, bail};
-use tcptoll_model::consolidate;
-use tcptoll_model::experiments::spec::{Better, Spec};
-use tcptoll_model::record::{Arm, Summary};
-use tcptoll_model::stats::Figure;
-use tcptoll_model::study::did_you_mean;
-use tcptoll_model::units::{
+use tcptoll_core::experiment::spec::{Better, Spec};
+use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::stats::Figure;
+use tcptoll_core::study::did_you_mean;
+use tcptoll_core::units::{
     human_count, human_us, parse_count, parse_share, parse_size, parse_time,
 };
+use tcptoll_core::verdict::consolidate;
 
 /// Counts that every experiment has, beside its metrics.
 const COUNTS: [&str; 3] = ["attempts", "errors", "ok"];
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> anyhow::Result<Limit> {
-        Limit::parse(text, tcptoll_model::experiments::find("connect").unwrap())
+        Limit::parse(text, tcptoll_measure::specs::find("connect").unwrap())
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn an_arm_without_the_figure_is_named_and_does_not_pass() {
-        use tcptoll_model::record::HistogramSummary;
+        use tcptoll_core::stats::HistogramSummary;
         let arm = |name: &str, p99| {
             let histogram = HistogramSummary { p99, ..HistogramSummary::default() };
             let histograms = [("connect_us".to_owned(), histogram)].into();

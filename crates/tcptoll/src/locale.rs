@@ -2,7 +2,7 @@
 
 /// Text for people in the characters of their locale: ASCII where that has no Unicode.
 pub(crate) fn in_locale(text: &str) -> String {
-    if has_unicode() { text.to_owned() } else { tcptoll_report::ascii(text) }
+    if has_unicode() { text.to_owned() } else { tcptoll_show::ascii(text) }
 }
 
 /// Whether the locale has Unicode. Where no variable names a locale, as in most containers, it is taken to have it.

@@ -8,17 +8,20 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use jiff::{Timestamp, Zoned};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tcptoll_engine::experiments::PublicLoad;
-use tcptoll_engine::record::Recorder;
-use tcptoll_engine::runner::{self, Progress, Run, RunError, RunOptions, Schedule, StartAt};
+use tcptoll_core::experiment::options::is_over_ssh;
+use tcptoll_core::record::Summary;
+use tcptoll_core::study::Study;
+use tcptoll_core::study::stop::Target;
 use tcptoll_lab::files::{Mark, open_own, write_own};
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_lab::lab::certification::Tolerance;
-use tcptoll_model::experiments::options::is_over_ssh;
-use tcptoll_model::record::Summary;
-use tcptoll_model::stop::Target;
-use tcptoll_model::study::Study;
-use tcptoll_report::REPORTS;
+use tcptoll_measure::kit::plan::PublicLoad;
+use tcptoll_measure::record::Recorder;
+use tcptoll_measure::reports::REPORTS;
+use tcptoll_measure::runner;
+use tcptoll_measure::runner::errors::RunError;
+use tcptoll_measure::runner::options::{Progress, Run, RunOptions, StartAt};
+use tcptoll_measure::runner::schedule::Schedule;
 
 use crate::cli::{Format, OutputArgs};
 use crate::exit::{Status, say};
@@ -27,7 +30,7 @@ use crate::screen::{self, ProgressLine};
 use crate::stdout;
 
 /// Runs a study, prints its result, writes what was asked for.
-pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
+pub(crate) fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     let Checked { mut schedule, limits, tolerance, start } = check(study, args)?;
     schedule.resolve(&[])?;
     let record = match &args.out {
@@ -40,7 +43,7 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     }
     let computed = schedule.computed();
     if args.format == Format::Text && !computed.is_empty() {
-        stdout::text(&tcptoll_report::computed(&computed, screen::style()))?;
+        stdout::text(&tcptoll_show::computed(&computed, screen::style()))?;
         if !args.quiet {
             let round_s = schedule.round_s();
             say(&format!(
@@ -143,7 +146,11 @@ fn notice(load: &PublicLoad) -> String {
 }
 
 /// Goes on with the run of a record, which is of this experiment where one is named.
-pub fn resume(path: &Path, experiment: Option<&str>, args: &OutputArgs) -> anyhow::Result<Status> {
+pub(crate) fn resume(
+    path: &Path,
+    experiment: Option<&str>,
+    args: &OutputArgs,
+) -> anyhow::Result<Status> {
     let name = path.display().to_string();
     let given = [
         ("--out", args.out.is_some()),
@@ -296,7 +303,11 @@ fn stored(run: &Run) -> String {
 }
 
 /// Prints a summary on stdout.
-pub fn print(summary: &Summary, record: Option<&Path>, format: Format) -> anyhow::Result<()> {
+pub(crate) fn print(
+    summary: &Summary,
+    record: Option<&Path>,
+    format: Format,
+) -> anyhow::Result<()> {
     let text = match format {
         Format::Text => REPORTS.text(summary, record, screen::style()),
         Format::Json => serde_json::to_string(summary)? + "\n",
@@ -306,7 +317,7 @@ pub fn print(summary: &Summary, record: Option<&Path>, format: Format) -> anyhow
 }
 
 /// Writes the HTML report.
-pub fn write_html(summary: &Summary, path: &Path) -> anyhow::Result<()> {
+pub(crate) fn write_html(summary: &Summary, path: &Path) -> anyhow::Result<()> {
     write_own(path, &REPORTS.html(summary), Mark::Markup)
         .with_context(|| format!("--html {}", path.display()))
 }
@@ -322,7 +333,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const INSIST_AFTER: Duration = Duration::from_secs(1);
 
 /// A signal stops the run with what it has; a second one, a second later, ends it at once.
-pub fn on_signals() -> anyhow::Result<Interrupt> {
+pub(crate) fn on_signals() -> anyhow::Result<Interrupt> {
     let interrupt = Interrupt::new();
     let insisted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -398,7 +409,7 @@ fn status(run: &Run, limits: &[Limit], quiet: bool) -> anyhow::Result<Status> {
 }
 
 /// Where records go unless `--out` says other; it may not be there yet.
-pub fn record_folder() -> anyhow::Result<PathBuf> {
+pub(crate) fn record_folder() -> anyhow::Result<PathBuf> {
     let folder = std::env::var_os("XDG_DATA_HOME")
         .filter(|value| !value.is_empty())
         .map(PathBuf::from)
@@ -483,7 +494,7 @@ pub(crate) fn check_writable(path: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_model::record::Resolved;
+    use tcptoll_core::record::Resolved;
 
     use super::*;
     use crate::studies::study;

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
-use tcptoll_engine::runner::{ATTEMPTS_MAX, Progress};
+use tcptoll_core::units::human_us;
 use tcptoll_lab::messages::Live;
-use tcptoll_model::units::human_us;
-use tcptoll_report::TextStyle;
+use tcptoll_measure::runner::ATTEMPTS_MAX;
+use tcptoll_measure::runner::options::Progress;
+use tcptoll_show::TextStyle;
 
 use crate::exit::say;
 use crate::locale::{has_unicode, in_locale};
@@ -53,7 +54,7 @@ impl ProgressLine {
 
     /// Shows how far the run has come.
     pub(crate) fn show(&self, progress: &Progress<'_>) {
-        let mut message = tcptoll_report::printable_line(progress.arm);
+        let mut message = tcptoll_show::printable_line(progress.arm);
         if progress.rounds > 1 {
             message += &format!(" · round {} of {}", progress.round, progress.rounds);
         }
@@ -61,7 +62,7 @@ impl ProgressLine {
             message += &format!(" · arm {} of {}", progress.number, progress.arms);
         }
         if let Some(why) = progress.repeated_for {
-            let why = tcptoll_report::printable_line(why);
+            let why = tcptoll_show::printable_line(why);
             message += &format!(" · attempt {} of {ATTEMPTS_MAX}: {why}", progress.attempt + 1);
         }
         // Operations of one trial, milliseconds of another.
@@ -136,10 +137,10 @@ fn announcement(progress: &Progress<'_>) -> Option<String> {
     let arm = if progress.arm.is_empty() { "the trial" } else { progress.arm };
     Some(format!(
         "repeating {}, round {}, attempt {} of {ATTEMPTS_MAX}: {}",
-        tcptoll_report::printable_line(arm),
+        tcptoll_show::printable_line(arm),
         progress.round,
         progress.attempt + 1,
-        tcptoll_report::printable_line(why)
+        tcptoll_show::printable_line(why)
     ))
 }
 

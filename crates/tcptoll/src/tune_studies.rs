@@ -2,14 +2,14 @@
 
 use std::sync::LazyLock;
 
-use tcptoll_model::experiments;
-use tcptoll_model::experiments::option::{Levels, Opt};
-use tcptoll_model::experiments::spec::Spec;
-use tcptoll_model::study::{Settings, Study, level_text};
-use tcptoll_model::tune::server::Server;
-use tcptoll_model::tune::setting::Setting;
-use tcptoll_model::tune::strategy::REQUESTS_USUAL;
-use tcptoll_model::units::parse_time;
+use crate::tune::setting::Setting;
+use crate::tune::strategy::REQUESTS_USUAL;
+use tcptoll_core::experiment::option::{Levels, Opt};
+use tcptoll_core::experiment::spec::Spec;
+use tcptoll_core::study::{Settings, Study, level_text};
+use tcptoll_core::units::parse_time;
+use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::specs as experiments;
 
 static SEARCH: LazyLock<Study> =
     LazyLock::new(|| built_in(include_str!("../studies/tune/search.toml")));

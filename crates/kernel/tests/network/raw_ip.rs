@@ -4,12 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tcptoll_core::tcp::half_open::HalfOpenSettings;
+use tcptoll_core::tcp::packet::syn::{endpoints, syn};
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::raw_ip::{RawIp, devices_up};
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::Tcp;
-use tcptoll_model::half_open::HalfOpenSettings;
-use tcptoll_model::packet::syn::{endpoints, syn};
 
 use crate::hosts::{Host, MAC, connect, ip};
 

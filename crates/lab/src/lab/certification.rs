@@ -9,10 +9,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tcptoll_model::link::{LinkSpec, line_bytes};
-use tcptoll_model::record::{LinkKind, LinkMeasured, LossMeasured};
-use tcptoll_model::stats::{Histogram, exact_interval, nearest_rank};
-use tcptoll_model::units::{human_rate, human_us, parse_share, parse_time};
+use tcptoll_core::link::{LinkSpec, line_bytes};
+use tcptoll_core::record::{LinkKind, LinkMeasured, LossMeasured};
+use tcptoll_core::stats::{Histogram, exact_interval, nearest_rank};
+use tcptoll_core::units::{human_rate, human_us, parse_share, parse_time};
 
 use super::{Handle, Hosts, Interrupt, LabError};
 use crate::messages::{Arrivals, Calibrate, Count, Ping, Sink, Train, Watch};
@@ -102,7 +102,7 @@ const AGAIN_MAX: usize = 3;
 
 /// The correction of a wake-up is at most this, ns, and at most a third of the round trip.
 ///
-/// No packet is released before its time by more than that, see [`tcptoll_model::wakeups`]. Wake-ups
+/// No packet is released before its time by more than that, see [`tcptoll_core::link::wakeups`]. Wake-ups
 /// take 15 to 75 µs (Linux 6.18, a virtual machine); what is above 100 µs is a busy machine, which is
 /// to be seen and not to be taken off.
 const EARLY_MAX_NS: i64 = 100_000;

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde::de::{DeserializeOwned, IgnoredAny};
-use tcptoll_model::stats::Histogram;
+use tcptoll_core::stats::Histogram;
 
 use super::{Interrupt, LabError};
 use crate::channel::{Channel, ChannelError};

@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use tcptoll_core::link::LinkSpec;
 use tcptoll_kernel::process::{inherited_socket, spawn_with};
-use tcptoll_model::link::LinkSpec;
 
 use crate::channel::{Channel, ChannelError};
 use crate::clock::{MachineTime, Time};

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-pub use tcptoll_model::lab_network::{
+pub use tcptoll_core::link::MTU;
+pub use tcptoll_core::link::lab_network::{
     Addresses, DEVICE, SILENT_ADDRESSES, client_address, is_silent, silent_address,
 };
-pub use tcptoll_model::link::MTU;
 
 /// Packets a device may hold, above the number of sockets that act at once: at 500, 20,000 sockets
 /// probing once a second lost a third of their probes (Linux 6.18).

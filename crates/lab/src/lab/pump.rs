@@ -3,7 +3,7 @@
 //!
 //! Time: a packet enters when it is read from its device. A thread that sleeps wakes late, so the
 //! last stretch before a release is spun, as long as spinning takes less than a third of a CPU; how
-//! long that stretch has to be is learned ([`tcptoll_model::wakeups`]). How late packets really left
+//! long that stretch has to be is learned ([`tcptoll_core::link::wakeups`]). How late packets really left
 //! is recorded.
 //!
 //! The pump is pinned to the client's CPU: at 500 connections/s its p99 lateness was 97 µs there, 603 µs
@@ -21,18 +21,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use tcptoll_core::link::model::{Fate, Loss, Pipe, Settings, settings};
+use tcptoll_core::link::wakeups;
+use tcptoll_core::link::wakeups::{Wait, Wakeups};
+use tcptoll_core::link::{LinkSpec, line_bytes};
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::tcp::handshake::{End, HandshakeTrace};
+use tcptoll_core::tcp::packet::{Packet, flow};
+use tcptoll_core::tcp::wire::{AckTracker, Direction, SpanTracker, WireTracker, payload_start};
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Event, Interest, Poller};
 use tcptoll_kernel::packet_socket::PacketSocket;
 use tcptoll_kernel::timer::Timer;
 use tcptoll_kernel::tun::{self, Tun, VnetHeader};
-use tcptoll_model::handshake::{End, HandshakeTrace};
-use tcptoll_model::link::{LinkSpec, line_bytes};
-use tcptoll_model::link_model::{Fate, Loss, Pipe, Settings, settings};
-use tcptoll_model::packet::{Packet, flow};
-use tcptoll_model::stats::Histogram;
-use tcptoll_model::wakeups::{self, Wait, Wakeups};
-use tcptoll_model::wire::{AckTracker, Direction, SpanTracker, WireTracker, payload_start};
 
 use super::pcap::Pcap;
 use crate::channel::Channel;
@@ -298,7 +299,7 @@ impl Pump {
                 if segments == 1 {
                     line_bytes(packet.ip_bytes)
                 } else {
-                    bytes + segments * u64::from(tcptoll_model::link::ETHERNET_OVERHEAD)
+                    bytes + segments * u64::from(tcptoll_core::link::ETHERNET_OVERHEAD)
                 }
             });
             if let Some(packet) = &packet {

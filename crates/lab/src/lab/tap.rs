@@ -9,16 +9,18 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::tcp::handshake::{End, HandshakeTrace};
+use tcptoll_core::tcp::packet::Packet;
+use tcptoll_core::tcp::wire::{
+    AckTracker, Direction, Span, SpanTracker, WireTracker, payload_start,
+};
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::namespace::enter_network;
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::packet_socket::{Tap, TappedPacket};
-use tcptoll_model::handshake::{End, HandshakeTrace};
-use tcptoll_model::packet::Packet;
-use tcptoll_model::stats::Histogram;
-use tcptoll_model::wire::{AckTracker, Direction, Span, SpanTracker, WireTracker, payload_start};
 
 use super::pcap::Pcap;
 use super::plan::DEVICE;

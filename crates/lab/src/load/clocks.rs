@@ -5,11 +5,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use tcptoll_core::link::clock_offset::Exchange;
+use tcptoll_core::record::Route;
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::netlink::Netlink;
-use tcptoll_model::clock_offset::Exchange;
-use tcptoll_model::record::Route;
 
 use super::control::{CHANNEL, stop_requested};
 use super::{LoadError, until};
@@ -154,7 +154,7 @@ fn bound(at: SocketAddr) -> Result<(UdpSocket, SocketAddr), SysError> {
 mod tests {
     use std::os::unix::net::UnixStream;
 
-    use tcptoll_model::clock_offset::best;
+    use tcptoll_core::link::clock_offset::best;
 
     use super::*;
     use crate::messages::{Reply, Request};

@@ -5,10 +5,10 @@
 
 use std::net::SocketAddr;
 
+use tcptoll_core::tcp::handshake::{Peer, ServerRow};
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::socket::Tcp;
-use tcptoll_model::handshake::{Peer, ServerRow};
 
 use super::control::{CHANNEL, stop_requested};
 use super::slots::Slots;

@@ -16,10 +16,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{JoinHandle, park_timeout};
 use std::time::Duration;
 
+use tcptoll_core::link::lab_network::{Addresses, DEVICE, SILENT_ADDRESSES, silent_address};
+use tcptoll_core::tcp::packet::syn::{endpoints, syn};
 use tcptoll_kernel::raw_ip::{RawIp, devices_up};
 use tcptoll_kernel::socket::errno::{EAGAIN, ENOBUFS};
-use tcptoll_model::lab_network::{Addresses, DEVICE, SILENT_ADDRESSES, silent_address};
-use tcptoll_model::packet::syn::{endpoints, syn};
 
 use super::LoadError;
 use crate::clock::monotonic_ns;

@@ -11,11 +11,11 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
+use tcptoll_core::tcp::counters::parse_sockstat;
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::sock_diag::{End, SockDiag};
 use tcptoll_kernel::socket::{Address, Begun, Tcp, reset_when_closed};
 use tcptoll_kernel::{SysError, slab};
-use tcptoll_model::counters::parse_sockstat;
 
 use super::control::{CHANNEL, Progress, stop_requested};
 use super::sources::Sources;

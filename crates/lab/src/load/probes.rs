@@ -90,9 +90,9 @@ pub fn sink(sink: &Sink, channel: &mut Channel) -> Result<Arrivals, LoadError> {
 /// Datagrams that this host's sockets had no room for, since it began.
 fn no_room() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
-    let mut counters = tcptoll_model::counters::parse_net(&text);
+    let mut counters = tcptoll_core::tcp::counters::parse_net(&text);
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp6").unwrap_or_default();
-    counters.extend(tcptoll_model::counters::parse_snmp6(&text));
+    counters.extend(tcptoll_core::tcp::counters::parse_snmp6(&text));
     ["UdpRcvbufErrors", "Udp6RcvbufErrors"]
         .iter()
         .filter_map(|name| counters.get(*name))

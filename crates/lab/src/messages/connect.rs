@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::arrivals::Spread;
-use tcptoll_model::record::{Outcome, Series};
-use tcptoll_model::stats::Histogram;
+use tcptoll_core::record::Outcome;
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::stats::Series;
+use tcptoll_core::stats::arrivals::Spread;
 
 use super::{Service, is_default, order};
 

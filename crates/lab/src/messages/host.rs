@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::counters::{Counters, CpuTimes, Standstill};
-use tcptoll_model::record::{Listener, ListenerQueue};
+use tcptoll_core::record::{Listener, ListenerQueue};
+use tcptoll_core::tcp::counters::{Counters, CpuTimes, Standstill};
 
 use super::order;
 

@@ -5,13 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::arrivals::Spread;
-use tcptoll_model::http::reuse::Reuse;
-pub use tcptoll_model::http::server::ServerKind;
-use tcptoll_model::http::status::Expected;
-use tcptoll_model::page::site::Site;
-use tcptoll_model::record::{Closing, Series};
-use tcptoll_model::saturation::Ages;
+use tcptoll_core::http::reuse::Reuse;
+pub use tcptoll_core::http::server::ServerKind;
+use tcptoll_core::http::status::Expected;
+use tcptoll_core::page::site::Site;
+use tcptoll_core::record::Closing;
+use tcptoll_core::stats::Series;
+use tcptoll_core::stats::arrivals::Spread;
+use tcptoll_core::verdict::saturation::Ages;
 
 use super::{is_default, order};
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::checking::Checking;
-use tcptoll_model::stats::Histogram;
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::tcp::checking::Checking;
 
 use super::{Began, Order, order};
 

@@ -1,8 +1,8 @@
 //! Orders to the link: the emulator, or the packet taps of a direct link.
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::stats::Histogram;
-use tcptoll_model::wire::{AckDelays, Span, Wire};
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::tcp::wire::{AckDelays, Span, Wire};
 
 use super::{Began, order};
 

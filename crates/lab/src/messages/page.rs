@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::page::graph::Resource;
-use tcptoll_model::page::resource::Protocol;
-use tcptoll_model::page::waterfall::{Connection, Request, Waterfall};
+use tcptoll_core::page::graph::Resource;
+use tcptoll_core::page::resource::Protocol;
+use tcptoll_core::page::waterfall::{Connection, Request, Waterfall};
 
 use super::{Rows, TlsLoad, order};
 
@@ -40,7 +40,7 @@ pub struct LoadPage {
 pub enum PageStart {
     /// The document at this URL, and what it names.
     Url(String),
-    /// The [`Graph`](tcptoll_model::page::graph::Graph) that was uploaded before, as JSON.
+    /// The [`Graph`](tcptoll_core::page::graph::Graph) that was uploaded before, as JSON.
     Uploaded,
 }
 
@@ -56,7 +56,7 @@ pub struct NextPage {
 /// Who loads a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PageUser {
-    /// Our own client, by the rules of [`tcptoll_model::page::rules`].
+    /// Our own client, by the rules of [`tcptoll_core::page::rules`].
     #[default]
     Tcptoll,
     /// Chromium, a fresh one.

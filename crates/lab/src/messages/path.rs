@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::clock_offset::Exchange;
-use tcptoll_model::record::Route;
+use tcptoll_core::link::clock_offset::Exchange;
+use tcptoll_core::record::Route;
 
 use super::{Service, order};
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::record::{Sender, Series};
+use tcptoll_core::record::Sender;
+use tcptoll_core::stats::Series;
 
 use super::{Service, order};
 

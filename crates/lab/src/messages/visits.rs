@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::page::visits::Visitors;
+use tcptoll_core::page::visits::Visitors;
 
 use super::{LoadPage, order};
 

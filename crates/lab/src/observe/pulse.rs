@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tcptoll_model::counters::{GAP_MIN_NS, Standstill, parse_cpu_limit, parse_run_delay};
+use tcptoll_core::tcp::counters::{GAP_MIN_NS, Standstill, parse_cpu_limit, parse_run_delay};
 
 use crate::clock::monotonic_ns;
 use crate::control_group::home;

@@ -9,9 +9,10 @@
 
 use std::time::Duration;
 
+use tcptoll_core::record::ListenerQueue;
+use tcptoll_core::stats::Series;
+use tcptoll_core::stats::SeriesBuilder;
 use tcptoll_kernel::sock_diag::ListenSocket;
-use tcptoll_model::record::{ListenerQueue, Series};
-use tcptoll_model::stats::SeriesBuilder;
 
 /// Listeners that are recorded, at most. The others are counted in the peaks of the host alone.
 pub(super) const LISTENERS_MAX: usize = 16;

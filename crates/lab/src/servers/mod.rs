@@ -31,8 +31,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
+use tcptoll_core::page::site::Site;
 use tcptoll_kernel::{cpu, process};
-use tcptoll_model::page::site::Site;
 
 use crate::messages::{BackendKind, FrontKind, ServerKind, ServerSpec, Serving, WatchWorkers};
 use crate::run_folder::{self, RunFolder};

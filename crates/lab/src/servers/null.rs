@@ -469,7 +469,7 @@ mod tests {
     use super::super::tests::spec;
     use super::*;
     use crate::messages::ServerKind;
-    use tcptoll_model::page::site::{Content, File, Site};
+    use tcptoll_core::page::site::{Content, File, Site};
 
     fn request(text: &str) -> Request<'_> {
         parse(text.as_bytes()).unwrap().unwrap()

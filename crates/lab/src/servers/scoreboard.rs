@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tcptoll_model::http::response::{Limits, Progress, ResponseReader};
+use tcptoll_core::http::response::{Limits, Progress, ResponseReader};
 
 /// Where the page is, of both servers.
 pub(super) const PATH: &str = "/tcptoll-status";

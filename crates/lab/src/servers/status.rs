@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tcptoll_core::tcp::counters::parse_net;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::unix_diag::UnixDiag;
-use tcptoll_model::counters::parse_net;
 
 use super::fastcgi;
 use super::scoreboard::{Reading, Scoreboard, StatusPage};

@@ -15,7 +15,7 @@ use anyhow::{Context as _, bail};
 use page::Markdown;
 
 /// Rounds unless told otherwise: what an interval needs before one believes that it is narrow.
-const ROUNDS: u32 = tcptoll_model::stop::MIN_ROUNDS;
+const ROUNDS: u32 = tcptoll_core::study::stop::MIN_ROUNDS;
 
 /// A comparison, by the name it is asked for.
 type Comparison = (&'static str, fn(&mut Markdown, u32) -> anyhow::Result<()>);

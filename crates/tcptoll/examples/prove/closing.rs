@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use tcptoll_model::record::Arm;
+use tcptoll_core::record::Arm;
 
 use crate::first_fin::FirstFins;
 use crate::folder::Folder;

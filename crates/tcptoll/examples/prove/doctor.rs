@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::Context as _;
-use tcptoll_model::doctor::{Proof, ProofVerdict};
+use tcptoll_live::doctor::{Proof, ProofVerdict};
 
 use crate::folder::Folder;
 use crate::links::tcptoll;

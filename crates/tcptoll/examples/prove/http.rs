@@ -4,10 +4,10 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
+use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::study::stop::MIN_ROUNDS;
 use tcptoll_lab::messages::Io;
-use tcptoll_model::record::{Arm, Summary};
-use tcptoll_model::stats::Histogram;
-use tcptoll_model::stop::MIN_ROUNDS;
 
 use crate::contest::peers::{Peer, named};
 use crate::contest::ratio::Ratio;

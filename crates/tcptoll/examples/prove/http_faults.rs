@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::Context as _;
-use tcptoll_model::record::Summary;
+use tcptoll_core::record::Summary;
 
 use crate::links::tcptoll;
 use crate::table::Table;

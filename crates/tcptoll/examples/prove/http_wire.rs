@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use pcap_file::pcapng::PcapNgReader;
 use pcap_file::pcapng::blocks::Block;
-use tcptoll_model::stats::Histogram;
+use tcptoll_core::stats::Histogram;
 
 use crate::http::http;
 use crate::table::Table;

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
+use tcptoll_core::link::{LinkSpec, line_bytes};
+use tcptoll_core::stats::{exact_interval, nearest_rank};
 use tcptoll_lab::lab::certification::{Tolerance, certify, echoes, train};
 use tcptoll_lab::lab::plan::Plan;
 use tcptoll_lab::lab::{HostSource as _, Hosts, Interrupt, Machine};
-use tcptoll_model::link::{LinkSpec, line_bytes};
-use tcptoll_model::stats::{exact_interval, nearest_rank};
 
 use crate::folder::Folder;
 use crate::table::Table;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
-use tcptoll_model::record::Summary;
-use tcptoll_model::stats::nearest_rank;
+use tcptoll_core::record::Summary;
+use tcptoll_core::stats::nearest_rank;
 
 use crate::folder::Folder;
 use crate::links::tcptoll;

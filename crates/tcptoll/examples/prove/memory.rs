@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use tcptoll_model::record::{Arm, ConnectionMemory, Summary};
+use tcptoll_core::record::{Arm, ConnectionMemory, Summary};
 
 use crate::links::tcptoll;
 use crate::table::Table;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
-use tcptoll_model::record::Summary;
+use tcptoll_core::record::Summary;
 
 use crate::links::{rtt_errors, tcptoll};
 use crate::table::Table;

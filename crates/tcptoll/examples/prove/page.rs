@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use serde_json::json;
-use tcptoll_model::page::waterfall::Waterfall;
-use tcptoll_model::record::{Arm, PageLoads, Summary, Verdict};
+use tcptoll_core::page::waterfall::Waterfall;
+use tcptoll_core::record::{Arm, PageLoads, Summary, Verdict};
 
 use crate::folder::Folder;
 use crate::http::{only, summary};

@@ -2,7 +2,7 @@
 //! requests slow down, and what does each fix change?
 
 use anyhow::{Context as _, ensure};
-use tcptoll_model::record::{Arm, Comparison, Summary, WorkerPool};
+use tcptoll_core::record::{Arm, Comparison, Summary, WorkerPool};
 
 use crate::http::summary;
 use crate::table::Table;

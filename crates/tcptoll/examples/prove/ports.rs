@@ -1,7 +1,7 @@
 //! Is connect(2) slow where arithmetic says, and what does each fix change?
 
 use anyhow::{Context as _, ensure};
-use tcptoll_model::record::{Arm, PortUse};
+use tcptoll_core::record::{Arm, PortUse};
 
 use crate::http::{only, summary};
 use crate::table::Table;

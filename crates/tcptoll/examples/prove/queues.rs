@@ -1,7 +1,7 @@
 //! Do full queues hold what they should, and is every drop attributed?
 
 use anyhow::Context as _;
-use tcptoll_model::record::{Arm, Queues};
+use tcptoll_core::record::{Arm, Queues};
 
 use crate::http::{only, summary};
 use crate::table::Table;
@@ -107,7 +107,7 @@ pub(crate) fn accept(table: &mut Table) -> anyhow::Result<()> {
 
 /// How many connections had their first SYN dropped: those at a step, those that waited off the steps,
 /// and those that gave up.
-fn first_dropped(arm: &Arm) -> impl Fn(&tcptoll_model::record::DropBalance) -> u64 + '_ {
+fn first_dropped(arm: &Arm) -> impl Fn(&tcptoll_core::record::DropBalance) -> u64 + '_ {
     |_| {
         let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
         let ladder = arm.own.queues.as_ref().map(|queues| &queues.syn_ladder);

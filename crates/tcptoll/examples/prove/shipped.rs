@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use tcptoll_model::record::Summary;
+use tcptoll_core::record::Summary;
 
 use crate::contest::rounds::Rounds;
 use crate::links::tcptoll;

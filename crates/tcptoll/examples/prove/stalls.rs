@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tcptoll_core::record::Summary;
 use tcptoll_kernel::cpu::children_of;
-use tcptoll_model::record::Summary;
 
 use crate::links::tcptoll;
 use crate::table::Table;

@@ -2,8 +2,8 @@
 //! and stalls true?
 
 use anyhow::{Context as _, ensure};
-use tcptoll_model::record::{Arm, Summary, Transfer, Way};
-use tcptoll_model::stop::MIN_ROUNDS;
+use tcptoll_core::record::{Arm, Summary, Transfer, Way};
+use tcptoll_core::study::stop::MIN_ROUNDS;
 
 use crate::contest::bulk::{self, Contestant, peer_skips_receive};
 use crate::contest::exchange::{self, BARE, OURS, QPERF, SOCKPERF};

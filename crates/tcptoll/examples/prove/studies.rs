@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use tcptoll_engine::record::{ReadError, Record};
-use tcptoll_model::record::{Comparison, Summary, Verdict};
-use tcptoll_model::stats::{sample, sequence};
-use tcptoll_model::stop::MIN_ROUNDS;
+use tcptoll_core::record::{Comparison, Summary, Verdict};
+use tcptoll_core::stats::{sample, sequence};
+use tcptoll_core::study::stop::MIN_ROUNDS;
+use tcptoll_measure::record::{ReadError, Record};
 
 use crate::folder::Folder;
 use crate::links::tcptoll;
@@ -153,7 +153,7 @@ pub(crate) fn itself(table: &mut Table) -> anyhow::Result<()> {
 /// Paired log-ratios of the first two arms' rounds.
 fn log_ratios(summary: &Summary, metric: &str) -> Vec<f64> {
     let [a, b] = summary.arms.as_slice() else { return Vec::new() };
-    let value = |arm: &tcptoll_model::record::Arm, round| {
+    let value = |arm: &tcptoll_core::record::Arm, round| {
         let found = arm.rounds.iter().find(|r| r.round == round && r.left_out.is_none())?;
         found.metrics.get(metric).copied()
     };

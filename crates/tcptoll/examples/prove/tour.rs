@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use tcptoll_model::record::{Summary, Verdict};
+use tcptoll_core::record::{Summary, Verdict};
 
 use crate::answers::unfounded;
 use crate::folder::Folder;

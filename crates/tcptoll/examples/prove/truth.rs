@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, ensure};
-use tcptoll_model::record::Arm;
+use tcptoll_core::record::Arm;
 
 use crate::folder::Folder;
 use crate::http::{only, summary};

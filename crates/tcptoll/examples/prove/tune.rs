@@ -4,11 +4,11 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
-use tcptoll_model::record::{Arm, Comparison, Summary, Verdict};
-use tcptoll_model::tune::found::Found;
-use tcptoll_model::tune::server::Server;
-use tcptoll_model::tune::setting::Setting;
-use tcptoll_model::tune::snippet::{Distribution, Snippet};
+use tcptoll::tune::found::Found;
+use tcptoll::tune::setting::Setting;
+use tcptoll::tune::snippet::{Distribution, Snippet};
+use tcptoll_core::record::{Arm, Comparison, Summary, Verdict};
+use tcptoll_measure::pages::server::Server;
 
 use crate::folder::Folder;
 use crate::http::summary;

@@ -34,7 +34,7 @@ Exit status:
 /// Options of `doctor`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = DOCTOR_AFTER)]
-pub struct DoctorArgs {
+pub(crate) struct DoctorArgs {
     /// Host of yours to examine over ssh
     // Given as a string: rustdoc takes brackets for links.
     #[arg(

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, Error, FromArgMatches, Subcommand};
-use tcptoll_model::experiments;
-use tcptoll_model::experiments::option::{Levels, Opt};
-use tcptoll_model::experiments::spec::Spec;
+use tcptoll_core::experiment::option::{Levels, Opt};
+use tcptoll_core::experiment::spec::Spec;
+use tcptoll_measure::specs as experiments;
 
 use super::{OutputArgs, RoundArgs};
 use crate::limit::examples;
 
 /// The options of an experiment that were typed, by name; a flag has no values.
-pub type Typed = BTreeMap<&'static str, Vec<String>>;
+pub(crate) type Typed = BTreeMap<&'static str, Vec<String>>;
 
 /// The command line of an experiment.
 #[derive(Clone, Debug)]
-pub struct ExperimentArgs {
+pub(crate) struct ExperimentArgs {
     /// Which.
     pub spec: &'static Spec,
     /// Its own options.

@@ -11,10 +11,10 @@ use std::ffi::OsString;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Error};
-use tcptoll_model::experiments;
-use tcptoll_model::experiments::option::Levels;
-use tcptoll_model::experiments::spec::Spec;
-use tcptoll_model::study::nearest;
+use tcptoll_core::experiment::option::Levels;
+use tcptoll_core::experiment::spec::Spec;
+use tcptoll_core::study::nearest;
+use tcptoll_measure::specs as experiments;
 
 use super::Cli;
 
@@ -133,10 +133,10 @@ fn option(mut error: Error, args: &[String]) -> Error {
     if !typed.starts_with('-') && args.get(1).is_some_and(|command| command == "lab") {
         let at = args.iter().position(|arg| *arg == typed).unwrap_or(args.len());
         let [options, line] = [&args[1..at], &args[at..]].map(|words| {
-            tcptoll_report::printable_line(
+            tcptoll_show::printable_line(
                 &words
                     .iter()
-                    .map(|word| tcptoll_report::shell_argument(word))
+                    .map(|word| tcptoll_show::shell_argument(word))
                     .collect::<Vec<_>>()
                     .join(" "),
             )
@@ -207,7 +207,7 @@ fn negative(typed: &str, args: &[String]) -> Option<String> {
     let at = args.iter().position(|arg| arg.starts_with(typed))?;
     let option = args[..at].last().filter(|arg| arg.starts_with('-'));
     let before = option.map_or_else(String::new, |option| format!("{option} "));
-    let value = tcptoll_report::printable_line(&args[at]);
+    let value = tcptoll_show::printable_line(&args[at]);
     Some(format!("{before}{value}: it is negative; write a value above 0\n"))
 }
 
@@ -239,7 +239,7 @@ fn command(typed: &str) -> Option<String> {
     if let Some((_, tip)) = COMMANDS.iter().find(|(word, _)| *word == typed) {
         return Some(format!("write {tip}"));
     }
-    let typed = tcptoll_report::printable_line(typed);
+    let typed = tcptoll_show::printable_line(typed);
     if typed.contains("://") {
         return Some(format!("write tcptoll http {typed}"));
     }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use tcptoll_model::points;
-use tcptoll_model::record::Missing;
-use tcptoll_model::units::parse_time;
+use tcptoll_core::record::Missing;
+use tcptoll_core::study::points;
+use tcptoll_core::units::parse_time;
 
 use super::Format;
 use super::rounds::percent;
@@ -28,7 +28,7 @@ Examples:
 /// Options of `merge`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = MERGE_AFTER)]
-pub struct MergeArgs {
+pub(crate) struct MergeArgs {
     /// Records of vantage points, or merged records. The name of a point is that of --vantage, or
     /// that of its file
     #[arg(value_name = "RECORD", required = true)]

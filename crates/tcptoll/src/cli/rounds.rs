@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tcptoll_model::stop::{ROUNDS_MAX, Target};
-use tcptoll_model::study::{RoundsAsked, Study, failures_share, percentage};
-use tcptoll_model::units::parse_time;
+use tcptoll_core::study::stop::{ROUNDS_MAX, Target};
+use tcptoll_core::study::{RoundsAsked, Study, failures_share, percentage};
+use tcptoll_core::units::parse_time;
 
 /// How often every arm is run; the same for every experiment.
 #[derive(Clone, Debug, Default, PartialEq, Args)]

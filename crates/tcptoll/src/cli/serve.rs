@@ -21,7 +21,7 @@ your own (--null), so with --evidence answered it then counts as dead.";
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// Kind of server
     #[command(subcommand)]
     pub what: Serve,
@@ -29,7 +29,7 @@ pub struct ServeArgs {
 
 /// Servers that run on their own.
 #[derive(Debug, Subcommand)]
-pub enum Serve {
+pub(crate) enum Serve {
     /// Listen on two ports, SO_KEEPALIVE off and on, and discard what arrives, until stopped
     #[command(after_help = SERVE_AFTER)]
     Keepalive(ServeKeepaliveArgs),
@@ -37,7 +37,7 @@ pub enum Serve {
 
 /// Options of `serve keepalive`.
 #[derive(Debug, Args)]
-pub struct ServeKeepaliveArgs {
+pub(crate) struct ServeKeepaliveArgs {
     /// Address to listen on. The default is reachable from this machine only
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub listen: IpAddr,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::error::Error;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use tcptoll_model::experiments::option::{Levels, Opt};
+use tcptoll_core::experiment::option::{Levels, Opt};
 
 use super::Format;
 use super::experiment::{Typed, argument, typed};
@@ -46,7 +46,7 @@ Exit status:
 
 /// A server, as typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TuneServer {
+pub(crate) enum TuneServer {
     /// Apache with the module of --mpm
     Apache,
     /// One process per connection
@@ -61,7 +61,7 @@ pub enum TuneServer {
 
 /// Whose files a snippet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TuneDistribution {
+pub(crate) enum TuneDistribution {
     /// Debian and Ubuntu
     Debian,
     /// Red Hat, Fedora and CentOS
@@ -70,7 +70,7 @@ pub enum TuneDistribution {
 
 /// A way to search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum TuneStrategy {
+pub(crate) enum TuneStrategy {
     /// Increase the timeout while that may help, then try fewer workers and other request limits
     #[default]
     Search,
@@ -85,7 +85,7 @@ pub enum TuneStrategy {
 /// Options of `tune`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = TUNE_AFTER)]
-pub struct TuneArgs {
+pub(crate) struct TuneArgs {
     /// Server to tune
     #[arg(value_name = "SERVER", value_enum)]
     pub server: TuneServer,
@@ -192,7 +192,7 @@ pub struct TuneArgs {
 
 /// Options of the experiment that a search measures with, but for those that it searches itself.
 #[derive(Clone, Debug, Default)]
-pub struct LoadArgs {
+pub(crate) struct LoadArgs {
     /// As typed, each with one value.
     pub typed: Typed,
 }

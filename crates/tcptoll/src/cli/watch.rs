@@ -29,7 +29,7 @@ Exit status:
 /// Options of `watch`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = WATCH_AFTER)]
-pub struct WatchArgs {
+pub(crate) struct WatchArgs {
     /// Observe for one interval, print the state, and exit
     #[arg(long)]
     pub once: bool,

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
-use tcptoll_engine::record::Record;
-use tcptoll_engine::runner::{self, Schedule};
-use tcptoll_model::compare::{Run, between};
-use tcptoll_model::record::{Comparison, Summary, Trial, WarningEntry};
-use tcptoll_model::study::Study;
-use tcptoll_report::{Between, REPORTS, printable_line};
+use tcptoll_core::record::{Comparison, Summary, Trial, WarningEntry};
+use tcptoll_core::study::Study;
+use tcptoll_core::verdict::compare::{Run, between};
+use tcptoll_measure::record::Record;
+use tcptoll_measure::reports::REPORTS;
+use tcptoll_measure::runner;
+use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_show::{Between, printable_line};
 
 use super::stored;
 use crate::cli::{CompareArgs, Format};

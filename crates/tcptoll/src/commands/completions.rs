@@ -2,8 +2,8 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Command, CommandFactory as _, ValueHint};
-use tcptoll_model::experiments;
-use tcptoll_model::link::PROFILES;
+use tcptoll_core::link::PROFILES;
+use tcptoll_measure::specs as experiments;
 
 use super::explain;
 use crate::cli::Cli;

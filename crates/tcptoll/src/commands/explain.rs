@@ -1,8 +1,8 @@
 //! `tcptoll explain NAME`: the section of docs/causes.md of that name, laid out for a terminal.
 
 use anyhow::bail;
-use tcptoll_model::study::did_you_mean;
-use tcptoll_report::TextStyle;
+use tcptoll_core::study::did_you_mean;
+use tcptoll_show::TextStyle;
 
 use super::prose;
 use crate::exit::Status;
@@ -100,8 +100,8 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use tcptoll_model::experiments;
-    use tcptoll_model::warning::Warning;
+    use tcptoll_core::verdict::warning::Warning;
+    use tcptoll_measure::specs as experiments;
 
     use super::*;
 
@@ -154,7 +154,7 @@ mod tests {
     fn every_cause_and_warning_that_can_be_named_is_explained() {
         let explained: BTreeSet<&str> = sections().map(|(name, _)| name).collect();
         let causes = experiments::ALL.iter().flat_map(|spec| spec.causes).map(|cause| cause.id);
-        let found = tcptoll_model::doctor::rules::ids();
+        let found = tcptoll_live::doctor::rules::ids();
         for name in causes.chain(Warning::IDS.iter().copied()).chain(found) {
             assert!(explained.contains(name), "{name} has no section in docs/causes.md");
         }

@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tcptoll_core::link::LinkSpec;
+use tcptoll_core::units::human_us;
 use tcptoll_lab::lab::certification::{Tolerance, certify};
 use tcptoll_lab::lab::plan::Plan;
 use tcptoll_lab::lab::{Handle, HostSource as _, Interrupt, LabError, Machine};
 use tcptoll_lab::messages::{Count, Launch, Run, SetSysctls, Watch};
 use tcptoll_lab::observe::parse_sysctl;
-use tcptoll_model::link::LinkSpec;
-use tcptoll_model::units::human_us;
 
 use crate::cli::LabArgs;
 use crate::exit::{Status, say};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tcptoll_model::link::{KEYS, PROFILES};
+use tcptoll_core::link::{KEYS, PROFILES};
 
 use crate::exit::Status;
 

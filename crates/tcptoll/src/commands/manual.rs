@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::CommandFactory;
+use tcptoll_core::study::suggestion;
 use tcptoll_lab::files::{Mark, write_own};
-use tcptoll_model::study::suggestion;
 
 use crate::cli::Cli;
 use crate::exit::Status;

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use tcptoll_engine::runner::{self, MergeOptions};
-use tcptoll_model::record::Missing;
-use tcptoll_model::study::percentage;
+use tcptoll_core::record::Missing;
+use tcptoll_core::study::percentage;
+use tcptoll_measure::runner;
+use tcptoll_measure::runner::points::MergeOptions;
 
 use super::stored;
 use crate::cli::MergeArgs;

@@ -20,8 +20,8 @@ mod tune;
 mod version;
 mod watch;
 
-use tcptoll_model::experiments;
-use tcptoll_model::schema::Schema;
+use crate::schema::Schema;
+use tcptoll_measure::specs as experiments;
 
 use crate::cli::{Cli, Command, ExperimentArgs, SchemaOf, TourArgs};
 use crate::exit::Status;

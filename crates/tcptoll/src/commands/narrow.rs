@@ -91,7 +91,7 @@ fn is_whole(item: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_model::study::Study;
+    use tcptoll_core::study::Study;
 
     use super::*;
     use crate::studies;

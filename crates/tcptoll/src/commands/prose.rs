@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
-use tcptoll_report::TextStyle;
+use tcptoll_show::TextStyle;
 use textwrap::core::display_width;
 
 use crate::screen;

@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use tcptoll_engine::record::{MergedRecord, Record};
-use tcptoll_engine::watch::record::WatchRecord;
+use tcptoll_core::record::Summary;
 use tcptoll_lab::files::{Mark, empty, open_own, write_own};
-use tcptoll_model::record::Summary;
-use tcptoll_model::watch::review::Review;
-use tcptoll_report::{Clock, REPORTS, Reports, WatchCsv, Watched, printable_line, shell_argument};
+use tcptoll_live::watch::file::WatchRecord;
+use tcptoll_live::watch::pages::{Clock, WatchCsv, Watched};
+use tcptoll_live::watch::review::Review;
+use tcptoll_measure::record::{MergedRecord, Record};
+use tcptoll_measure::reports::REPORTS;
+use tcptoll_show::run::Reports;
+use tcptoll_show::{printable_line, shell_argument};
 
 use super::stored;
 use crate::cli::{Format, ReportArgs};
@@ -110,14 +113,14 @@ pub(super) fn page_of(path: &Path, summaries: &[Summary]) -> anyhow::Result<()> 
 pub(super) fn read(path: &Path) -> anyhow::Result<Summary> {
     let name = path.display();
     if let Some(merged) = MergedRecord::open(path).with_context(|| format!("record {name}"))? {
-        return tcptoll_engine::runner::summarise_points(&merged)
+        return tcptoll_measure::runner::points::summarise_points(&merged)
             .with_context(|| format!("record {name}: its study is not known to this tcptoll"));
     }
     let record = Record::read(path).with_context(|| format!("record {name}"))?;
     if record.trials().next().is_none() {
         bail!("record {name}: the run was stopped before its first trial ended");
     }
-    tcptoll_engine::runner::summarise(&record)
+    tcptoll_measure::runner::summarise(&record)
         .with_context(|| format!("record {name}: its study is not known to this tcptoll"))
 }
 
@@ -136,7 +139,7 @@ fn of_watch(args: &ReportArgs, path: &Path, record: &WatchRecord) -> anyhow::Res
     }
     let watched = Watched { review: &review, clock: clock(&review)?, record: Some(path) };
     let text = match args.format {
-        Format::Text => tcptoll_report::watch_text(&watched, screen::style()),
+        Format::Text => tcptoll_live::watch::pages::watch_text(&watched, screen::style()),
         Format::Json => serde_json::to_string(&review)? + "\n",
     };
     if prints(args) {
@@ -144,10 +147,20 @@ fn of_watch(args: &ReportArgs, path: &Path, record: &WatchRecord) -> anyhow::Res
     }
     if let Some(path) = &args.html {
         let series = record.series(&review)?;
-        write("--html", path, &tcptoll_report::watch_html(&watched, &series), Mark::Markup)?;
+        write(
+            "--html",
+            path,
+            &tcptoll_live::watch::pages::watch_html(&watched, &series),
+            Mark::Markup,
+        )?;
     }
     if let Some(path) = &args.markdown {
-        write("--markdown", path, &tcptoll_report::watch_markdown(&watched), Mark::Markup)?;
+        write(
+            "--markdown",
+            path,
+            &tcptoll_live::watch::pages::watch_markdown(&watched),
+            Mark::Markup,
+        )?;
     }
     if let Some(path) = &args.csv {
         csv(path, record, &review).with_context(|| format!("--csv {}", path.display()))?;
@@ -166,7 +179,7 @@ fn csv(path: &Path, record: &WatchRecord, review: &Review) -> anyhow::Result<()>
     let mut states = 0;
     for line in record.lines()? {
         let (_, line) = line?;
-        states += u64::from(matches!(line, tcptoll_model::watch::WatchLine::State(_)));
+        states += u64::from(matches!(line, tcptoll_live::watch::WatchLine::State(_)));
         // A watch that goes on may have written more.
         if states > review.lines {
             break;

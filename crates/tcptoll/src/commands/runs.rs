@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use serde::Serialize;
-use tcptoll_engine::record::{ReadError, Record};
-use tcptoll_engine::runner;
-use tcptoll_engine::watch::record::WatchRecord;
-use tcptoll_model::units::parse_time;
-use tcptoll_model::watch::WatchLine;
-use tcptoll_report::{printable_line, shell_argument};
+use tcptoll_core::units::parse_time;
+use tcptoll_live::watch::WatchLine;
+use tcptoll_live::watch::file::WatchRecord;
+use tcptoll_measure::record::{ReadError, Record};
+use tcptoll_measure::runner;
+use tcptoll_show::{printable_line, shell_argument};
 
 use super::stored;
 use crate::cli::{Format, RunsArgs};

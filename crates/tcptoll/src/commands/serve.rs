@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tcptoll_core::tcp::checking::{Checking, Mechanism, probe_seconds};
+use tcptoll_core::units::{human_count, parse_time};
 use tcptoll_lab::load::idle::group::Group;
 use tcptoll_lab::messages::{Check, IdleReport, IdleSpec, Look};
 use tcptoll_lab::observe::read_sysctl;
-use tcptoll_model::checking::{Checking, Mechanism, probe_seconds};
-use tcptoll_model::units::{human_count, parse_time};
 
 use super::prose;
 use crate::cli::{Serve, ServeArgs, ServeKeepaliveArgs};

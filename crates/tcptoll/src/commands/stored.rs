@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use tcptoll_model::study::did_you_mean;
+use tcptoll_core::study::did_you_mean;
 
 use crate::output;
 

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use anyhow::bail;
 use serde::Serialize;
-use tcptoll_engine::runner::Schedule;
-use tcptoll_model::record::RECORD_VERSION;
-use tcptoll_model::stop::{Target, percent};
-use tcptoll_model::study::Study;
-use tcptoll_report::{printable, printable_line};
+use tcptoll_core::record::RECORD_VERSION;
+use tcptoll_core::study::Study;
+use tcptoll_core::study::stop::{Target, percent};
+use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_show::{printable, printable_line};
 
 use super::{narrow, prose, stored};
 use crate::cli::{Format, OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
@@ -67,7 +67,7 @@ pub(super) fn start(
         let text = if computed.is_empty() {
             String::new()
         } else {
-            tcptoll_report::computed(&computed, screen::style()) + "\n"
+            tcptoll_show::computed(&computed, screen::style()) + "\n"
         };
         return stdout::text(&(text + &plan_text(&schedule, prose::width())?));
     }

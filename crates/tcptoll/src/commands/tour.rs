@@ -7,10 +7,11 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use tcptoll_engine::runner::Run;
+use tcptoll_core::record::Summary;
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_model::record::Summary;
-use tcptoll_report::{REPORTS, TextStyle, printable};
+use tcptoll_measure::reports::REPORTS;
+use tcptoll_measure::runner::options::Run;
+use tcptoll_show::{TextStyle, printable};
 
 use super::report;
 use crate::cli::{Format, TourArgs};

@@ -2,9 +2,9 @@
 
 use anyhow::bail;
 use serde_json::Value;
-use tcptoll_model::experiments::option::Levels;
-use tcptoll_model::experiments::spec::Spec;
-use tcptoll_model::study::{Compare, Study};
+use tcptoll_core::experiment::option::Levels;
+use tcptoll_core::experiment::spec::Spec;
+use tcptoll_core::study::{Compare, Study};
 
 use crate::cli::{RoundArgs, Typed};
 
@@ -96,7 +96,7 @@ pub(crate) fn study(line: &str) -> anyhow::Result<Study> {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use tcptoll_engine::runner::Schedule;
+    use tcptoll_measure::runner::schedule::Schedule;
 
     use super::*;
     use crate::cli::{Cli, Command, ExperimentArgs};

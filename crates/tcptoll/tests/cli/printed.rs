@@ -29,7 +29,7 @@ const OTHERS: [&str; 11] = [
 ];
 
 fn experiments() -> impl Iterator<Item = &'static str> {
-    tcptoll_model::experiments::ALL.iter().map(|spec| spec.name)
+    tcptoll_measure::specs::ALL.iter().map(|spec| spec.name)
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn the_description_of_the_experiments_has_every_option_of_their_help_with_its_de
         let metric = &experiment["metrics"][0];
         assert!(["name", "unit", "words", "better"].iter().all(|key| metric[key].is_string()));
     }
-    let all: Vec<&str> = tcptoll_model::experiments::ALL.iter().map(|spec| spec.name).collect();
+    let all: Vec<&str> = tcptoll_measure::specs::ALL.iter().map(|spec| spec.name).collect();
     let named = experiments.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
     assert_eq!(named.collect::<Vec<_>>(), all);
 }
@@ -243,10 +243,10 @@ fn a_dry_run_says_what_is_looked_at_only_where_something_is() {
 #[test]
 fn every_named_link_is_listed_with_where_its_figures_are_from() {
     let list = printed(&["links"]);
-    for profile in tcptoll_model::link::PROFILES {
+    for profile in tcptoll_core::link::PROFILES {
         assert!(list.contains(profile.name) && list.contains(profile.source), "{}", profile.name);
     }
-    for (key, what, how) in tcptoll_model::link::KEYS {
+    for (key, what, how) in tcptoll_core::link::KEYS {
         assert!(list.contains(what) && list.contains(how), "{key}");
     }
 }

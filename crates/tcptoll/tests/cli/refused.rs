@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::Path;
 
-use tcptoll_model::record::{Header, Line, Passport, RECORD_VERSION};
-use tcptoll_model::study::Study;
+use tcptoll_core::record::{Header, Line, Passport, RECORD_VERSION};
+use tcptoll_core::study::Study;
 
 use crate::tcptoll;
 

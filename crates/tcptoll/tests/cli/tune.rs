@@ -3,10 +3,10 @@
 use std::fs;
 
 use serde_json::Value;
-use tcptoll_model::tune::cell::Cell;
-use tcptoll_model::tune::found::{Found, VERSION};
-use tcptoll_model::tune::server::Server;
-use tcptoll_model::tune::setting::Setting;
+use tcptoll::tune::cell::Cell;
+use tcptoll::tune::found::{Found, VERSION};
+use tcptoll::tune::setting::Setting;
+use tcptoll_measure::pages::server::Server;
 
 use crate::refused::refused;
 use crate::tcptoll;

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use tcptoll_model::watch::State;
+use tcptoll_live::watch::State;
 
 use super::tcptoll;
 

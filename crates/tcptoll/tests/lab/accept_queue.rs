@@ -1,7 +1,7 @@
 //! A full accept queue, looked at from all sides: do the queue, the client's steps and the kernel's drops
 //! agree?
 
-use tcptoll_model::record::{Arm, Queues, Summary};
+use tcptoll_core::record::{Arm, Queues, Summary};
 
 use crate::support::{
     Folder, TOLERANCE, checked_summary, counter, errors, no_lab, only, run, tcptoll,

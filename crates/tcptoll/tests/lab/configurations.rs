@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tcptoll_engine::doctor::servers::configured;
 use tcptoll_kernel::process::{kill_group, uid};
 use tcptoll_kernel::sock_diag::SockDiag;
-use tcptoll_model::doctor::{Program, ServerConfig, Sourced};
+use tcptoll_live::doctor::look::servers::configured;
+use tcptoll_live::doctor::{Program, ServerConfig, Sourced};
 
 use crate::support::{Folder, lacks};
 

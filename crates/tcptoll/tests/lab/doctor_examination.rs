@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tcptoll_engine::doctor::examine;
-use tcptoll_engine::watch::Options;
 use tcptoll_kernel::keepalive::Probing;
 use tcptoll_kernel::namespace::{enter_network, new_network};
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
-use tcptoll_model::doctor::{Machine, Neighbour, diagnose, rules};
+use tcptoll_live::doctor::look::examine;
+use tcptoll_live::doctor::{Machine, Neighbour, diagnose, rules};
+use tcptoll_live::watch::reader::Options;
 
 use crate::support::{lacks, not_root, run};
 
@@ -138,7 +138,7 @@ fn settings_are_read_and_a_change_meanwhile_is_noted() {
         set("net.core.somaxconn", "77");
         set("net.ipv4.tcp_keepalive_time", "99");
         let looks = Cell::new(0);
-        let mut progress = |at: tcptoll_engine::doctor::Progress| {
+        let mut progress = |at: tcptoll_live::doctor::look::Progress| {
             assert!(at.looks >= looks.get());
             looks.set(at.looks);
             if at.looks == 2 {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_core::record::{Arm, Summary};
 
 use crate::first_fin::FirstFins;
 use crate::http::{closing, load};
@@ -119,7 +119,7 @@ fn on_this_machine_time_wait_is_of_this_load_and_of_its_side() {
         assert!(before > 0, "{name}: the first load left some");
         assert_eq!(told.closed() + told.open_at_end, arm.connections_ok.unwrap(), "{name}");
         let [ours, theirs] = time_wait(arm).map(Option::unwrap);
-        let record = tcptoll_engine::record::Record::read(record.as_ref()).unwrap();
+        let record = tcptoll_measure::record::Record::read(record.as_ref()).unwrap();
         if record.trials().count() > 1 {
             // A busy machine repeated the trial, and sockets of each attempt are there.
             assert!(ours <= on_client && theirs <= on_server, "{name}: {on_client}, {on_server}");

@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use tcptoll_model::record::Summary;
+use tcptoll_core::record::Summary;
 
 use crate::exits::{IN_SEGS, tcp};
 use crate::http::{Faulty, RunOutcome, ask, closing, load};

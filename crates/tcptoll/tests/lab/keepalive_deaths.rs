@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tcptoll_model::record::{Arm, Deaths};
+use tcptoll_core::record::{Arm, Deaths};
 
 use crate::keepalive::{keepalive, told};
 use crate::support::{counter, errors, no_lab, only};

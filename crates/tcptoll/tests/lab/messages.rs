@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_core::record::{Arm, Summary};
 
 use crate::support::{
     Folder, TOLERANCE, causes, checked_summary, counter, no_lab, only, run, tcptoll,

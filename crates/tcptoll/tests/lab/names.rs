@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde::Deserialize;
-use tcptoll_engine::record::Record;
-use tcptoll_model::record::Summary;
+use tcptoll_core::record::Summary;
+use tcptoll_measure::record::Record;
 
 use crate::support::{Folder, checked_summary, lacks, refuses, run};
 

@@ -6,8 +6,8 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
-use tcptoll_model::page::waterfall::Waterfall;
-use tcptoll_model::record::{Arm, PageLoads, Summary};
+use tcptoll_core::page::waterfall::Waterfall;
+use tcptoll_core::record::{Arm, PageLoads, Summary};
 
 use crate::support::{Folder, TOLERANCE, checked_summary, lacks, only, run, tcptoll};
 

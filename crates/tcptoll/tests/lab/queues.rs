@@ -1,6 +1,6 @@
 //! Full queues, scarce ports, silent links: are failures counted, classed and explained?
 
-use tcptoll_model::record::Summary;
+use tcptoll_core::record::Summary;
 
 use crate::support::{causes, checked_summary, connect, counter, errors, no_lab, only, run};
 

@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tcptoll_model::record::{PlaceKind, Summary};
+use tcptoll_core::record::{PlaceKind, Summary};
 
 use crate::hosts::{Hosts, MARK, SERVER, marked, script};
 use crate::support::{Folder, Ran, checked_summary, counter, lacks, measured, only, run, tcptoll};

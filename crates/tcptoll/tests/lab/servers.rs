@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tcptoll_model::record::Summary;
+use tcptoll_core::record::Summary;
 
 use crate::support::{
     Folder, Ran, TOLERANCE, checked_summary, connect, lacks, measured, no_lab, not_root,

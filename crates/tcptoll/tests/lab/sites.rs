@@ -4,10 +4,10 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use tcptoll_core::page::resource::Kind;
+use tcptoll_core::page::site::{MadePage, Site};
+use tcptoll_core::tcp::wire::Span;
 use tcptoll_lab::messages::{ServerKind, ServerSpec, TakeSpan, UPLOAD_MAX, Upload, Watch};
-use tcptoll_model::page::resource::Kind;
-use tcptoll_model::page::site::{MadePage, Site};
-use tcptoll_model::wire::Span;
 
 use crate::known_servers::{Lab, spec};
 use crate::support::lacks;

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use tcptoll_model::record::{Arm, BufferLimit, ConnectionMemory, MemoryState, Summary};
+use tcptoll_core::record::{Arm, BufferLimit, ConnectionMemory, MemoryState, Summary};
 
 use crate::support::{
     Folder, TOLERANCE, checked_summary, counter, errors, last_line, no_lab, only, run, tcptoll,

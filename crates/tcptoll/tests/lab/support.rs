@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::Value;
-use tcptoll_engine::record::Record;
-use tcptoll_model::record::{Arm, Summary, Trial};
+use tcptoll_core::record::{Arm, Summary, Trial};
+use tcptoll_measure::record::Record;
 use tempfile::TempDir;
 
 /// The link is not measured: these tests ask about what crosses it.
@@ -210,7 +210,7 @@ fn schema() -> &'static jsonschema::Validator {
 
 /// The summary that closes a record, if one does.
 pub(crate) fn last_line(record: &Path) -> Option<Summary> {
-    tcptoll_engine::record::Record::read(record).unwrap().summary().cloned()
+    tcptoll_measure::record::Record::read(record).unwrap().summary().cloned()
 }
 
 /// Failed operations of an arm.

@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
+use tcptoll_core::record::{Arm, ListenerQueue, Queues, Summary};
 use tcptoll_kernel::process::spawn_with;
 use tcptoll_lab::channel::Channel;
 use tcptoll_lab::lab::{HOST_COMMAND, Handle, LAB_COMMAND, plan::Plan};
 use tcptoll_lab::messages::KeepHalfOpen;
-use tcptoll_model::record::{Arm, ListenerQueue, Queues, Summary};
 
 use crate::support::{
     Folder, TOLERANCE, causes, checked_summary, counter, no_lab, only, run, tcptoll,

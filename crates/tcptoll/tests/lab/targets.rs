@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
-use tcptoll_model::record::Summary;
+use tcptoll_core::record::Summary;
 
 use crate::support::{causes, checked_summary, connect, counter, no_lab, only, run, tcptoll};
 
@@ -261,7 +261,7 @@ fn a_client_that_was_stopped_is_named_and_its_trial_is_repeated() {
     let summary: Summary = serde_json::from_slice(&output.stdout).unwrap();
     let stopped = |reason: &str| reason == "the client was stopped";
     assert!(summary.excluded.iter().any(|one| stopped(&one.reason)), "{:?}", summary.excluded);
-    let named = |warning: &&tcptoll_model::record::WarningEntry| warning.id == "stood-still";
+    let named = |warning: &&tcptoll_core::record::WarningEntry| warning.id == "stood-still";
     let text = &summary.warnings.iter().find(named).unwrap().text;
     assert!(text.contains("it was stopped"), "{text}");
     // The client was silent, not the server.

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tcptoll_model::tune::cell::Cell;
-use tcptoll_model::tune::found::{Found, VERSION};
-use tcptoll_model::tune::server::Server;
-use tcptoll_model::tune::setting::Setting;
-use tcptoll_model::tune::snippet::{Distribution, Snippet};
+use tcptoll::tune::cell::Cell;
+use tcptoll::tune::found::{Found, VERSION};
+use tcptoll::tune::setting::Setting;
+use tcptoll::tune::snippet::{Distribution, Snippet};
+use tcptoll_measure::pages::server::Server;
 
 use crate::support::{Folder, Ran, TOLERANCE, lacks, run, tcptoll};
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use tcptoll_core::record::{Arm, SiteVisits, Summary};
 use tcptoll_kernel::cpu::children_of;
-use tcptoll_model::record::{Arm, SiteVisits, Summary};
 
 use crate::support::{
     Folder, TOLERANCE, checked_summary, lacks, last_line, only, run, tcptoll, trials,

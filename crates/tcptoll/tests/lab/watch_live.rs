@@ -10,9 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tcptoll_engine::watch::{Network, Options, Watch};
 use tcptoll_kernel::process::{freeze, resume};
-use tcptoll_model::watch::{ListenerState, State};
+use tcptoll_live::watch::reader::live::Watch;
+use tcptoll_live::watch::reader::{Network, Options};
+use tcptoll_live::watch::{ListenerState, State};
 
 use crate::support::{lacks, not_root, run, tcptoll};
 use crate::watch_witness::{

@@ -7,11 +7,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use tcptoll_engine::watch::{NamespaceReader, Network, Options};
 use tcptoll_kernel::namespace::new_network;
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
-use tcptoll_model::watch::Look;
+use tcptoll_live::watch::Look;
+use tcptoll_live::watch::reader::{NamespaceReader, Network, Options};
 
 use crate::support::{lacks, not_root};
 use crate::watch_witness::{Figures, by_others, of_listener};

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use tcptoll_model::record::{Arm, RequestGroup, Summary, WorkerPool};
+use tcptoll_core::record::{Arm, RequestGroup, Summary, WorkerPool};
 
 use crate::support::{
     Folder, TOLERANCE, checked_summary, counter, lacks, last_line, only, run, tcptoll,

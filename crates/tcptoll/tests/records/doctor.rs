@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tcptoll_model::diagnosis::{Diagnosis, Fix, Severity};
-use tcptoll_model::doctor::{
+use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity};
+use tcptoll_live::doctor::pages::{examination_html, examination_text, proof_text};
+use tcptoll_live::doctor::{
     ConfigPosition, Examination, Listen, Machine, Program, Proof, ProofVerdict, ServerConfig,
     Sourced, Upstream,
 };
-use tcptoll_model::watch::{ListenerState, Process, Rates};
-use tcptoll_report::{TextStyle, examination_html, examination_text, proof_text};
+use tcptoll_live::watch::{ListenerState, Process, Rates};
+use tcptoll_show::TextStyle;
 
 use super::html::tags;
 use super::{coloured, in_snapshots, page, pretty};

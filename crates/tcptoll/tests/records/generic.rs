@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use tcptoll_model::record::{Arm, HistogramSummary, Metric, Round, Rounds, Summary};
-use tcptoll_report::{REPORTS, TextStyle};
+use tcptoll_core::record::{Arm, Metric, Round, Rounds, Summary};
+use tcptoll_core::stats::HistogramSummary;
+use tcptoll_measure::reports::REPORTS;
+use tcptoll_show::TextStyle;
 
 fn metric(value: f64, unit: &str) -> Metric {
     Metric { value, unit: unit.to_owned(), ci95: None, median: None, n: 1_000 }

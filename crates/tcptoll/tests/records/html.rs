@@ -1,8 +1,8 @@
 //! The HTML report of the records: whole, alone, and deaf to what is written in it.
 
 use super::{all, load};
-use tcptoll_model::record::Summary;
-use tcptoll_report::REPORTS;
+use tcptoll_core::record::Summary;
+use tcptoll_measure::reports::REPORTS;
 
 /// What stands between `from` and `to`, after the first `from`.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
@@ -315,7 +315,7 @@ fn a_run_that_measured_nothing_has_a_page() {
     summary.arms.clear();
     assert!(REPORTS.html(&summary).contains("</html>"));
     let mut summary = load("connect_errors");
-    summary.arms[0] = tcptoll_model::record::Arm { name: "a".into(), ..Default::default() };
+    summary.arms[0] = tcptoll_core::record::Arm { name: "a".into(), ..Default::default() };
     assert!(REPORTS.html(&summary).contains("no attempts"));
 }
 

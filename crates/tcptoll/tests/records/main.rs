@@ -31,10 +31,11 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
-use tcptoll_engine::record::Record;
-use tcptoll_engine::runner;
-use tcptoll_model::record::{Line, Summary};
-use tcptoll_report::{REPORTS, TextStyle};
+use tcptoll_core::record::{Line, Summary};
+use tcptoll_measure::record::Record;
+use tcptoll_measure::reports::REPORTS;
+use tcptoll_measure::runner;
+use tcptoll_show::TextStyle;
 
 /// One test and one stored record for each name.
 macro_rules! records {

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use tcptoll_engine::record::MergedRecord;
-use tcptoll_engine::runner::{MergeOptions, merge, summarise_points};
-use tcptoll_model::record::{Line, Missing, Summary};
+use tcptoll_core::record::{Line, Missing, Summary};
+use tcptoll_measure::record::MergedRecord;
+use tcptoll_measure::runner::points::{MergeOptions, merge, summarise_points};
 
 use super::{are_snapshots, path, rendered, stored};
 

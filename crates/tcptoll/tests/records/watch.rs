@@ -6,13 +6,16 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use tcptoll_engine::watch::record::WatchRecord;
-use tcptoll_model::schema::Schema;
-use tcptoll_model::watch::review::{
+use tcptoll::schema::Schema;
+use tcptoll_live::watch::file::WatchRecord;
+use tcptoll_live::watch::pages::{
+    Clock, WatchCsv, Watched, watch_html, watch_markdown, watch_text,
+};
+use tcptoll_live::watch::review::{
     DestinationReview, Episode, Gap, ListenerReview, Peak, Review, Series,
 };
-use tcptoll_model::watch::{Interval, ListenerPart, Process};
-use tcptoll_report::{Clock, TextStyle, WatchCsv, Watched, watch_html, watch_markdown, watch_text};
+use tcptoll_live::watch::{Interval, ListenerPart, Process};
+use tcptoll_show::TextStyle;
 
 use super::{coloured, in_snapshots, page, pretty};
 
@@ -85,7 +88,7 @@ fn hostile() -> Review {
     let evil = || EVIL.to_owned();
     let episode = Episode {
         id: evil(),
-        severity: tcptoll_model::diagnosis::Severity::Problem,
+        severity: tcptoll_live::diagnosis::Severity::Problem,
         subject: evil(),
         text: evil(),
         from_s: 1.0,
@@ -93,7 +96,7 @@ fn hostile() -> Review {
         active_s: 2.0,
         worst_at_s: 3.0,
         ongoing: false,
-        fix: Some(tcptoll_model::diagnosis::Fix {
+        fix: Some(tcptoll_live::diagnosis::Fix {
             change: evil(),
             commands: vec![evil()],
             effect: evil(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use tcptoll_model::link::LinkSpec;
+use tcptoll_core::link::LinkSpec;
 
 use super::{Event, Host, Line, Script, framed, unframed};
 use crate::channel::{Carrier, Channel};

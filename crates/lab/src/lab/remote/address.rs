@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tcptoll_model::experiments::options::SSH;
+use tcptoll_core::experiment::options::SSH;
 
 /// A host that ssh reaches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,7 +5,7 @@
 //! program's binary there, [`agent`] is what runs there, `relay` carries what is said.
 //!
 //! Instants of all processes are on the client's clock here, too: the server's host shifts its own by the
-//! offset that UDP datagrams show (`model::clock_offset`), so no experiment knows of two clocks. A step
+//! offset that UDP datagrams show (`core::link::clock_offset`), so no experiment knows of two clocks. A step
 //! between two hosts is shown from three times the error of the offset on. A host that is lost ends the load
 //! on the other (`Handle::wait`).
 
@@ -35,11 +35,12 @@ use crate::clock::{Time, monotonic_ns};
 use crate::messages::Now;
 use boot::Binary;
 use relay::{Control, Event, Lost, Relay};
+use tcptoll_core::experiment::option::{DefaultValue, Opt};
+use tcptoll_core::experiment::options;
+use tcptoll_core::experiment::options::SSH_COMMAND;
+use tcptoll_core::link::clock_offset::{Exchange, best};
+use tcptoll_core::units::parse_time;
 use tcptoll_kernel::process::spawn_with;
-use tcptoll_model::clock_offset::{Exchange, best};
-use tcptoll_model::experiments::option::{DefaultValue, Opt};
-use tcptoll_model::experiments::options::{self, SSH_COMMAND};
-use tcptoll_model::units::parse_time;
 
 /// A host has ended this long after it was told to, or is given up.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);

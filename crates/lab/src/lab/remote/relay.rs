@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tcp_heartbeat::{Evidence, Options, Session, Timing, Turn};
+use tcptoll_core::record::Passport;
 use tcptoll_kernel::epoll::{Wanted, ready};
-use tcptoll_model::record::Passport;
 
 use crate::messages::PROTOCOL;
 

@@ -3,7 +3,7 @@
 //! It is the witness of our own load: the same page on the same link, in the same host. `program`
 //! says how it is started and which of its switches are set for which reason, `pipe` speaks with it,
 //! `warm` has the pages that it loads before, `key` says which certificates it accepts. Its events
-//! become a [`Waterfall`] in [`tcptoll_model::page::devtools`].
+//! become a [`Waterfall`] in [`tcptoll_core::page::devtools`].
 //!
 //! A visit: a fresh profile, four pages of the warm-up, wait until nothing works any more, navigate,
 //! collect, end. A second page is another navigation of the same browser, with its cache switched
@@ -32,11 +32,11 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tcptoll_core::page::devtools::load::Load;
+use tcptoll_core::page::devtools::{Event, timing};
+use tcptoll_core::page::resource::Protocol;
+use tcptoll_core::page::waterfall::Waterfall;
 use tcptoll_kernel::cpu;
-use tcptoll_model::page::devtools::load::Load;
-use tcptoll_model::page::devtools::{Event, timing};
-use tcptoll_model::page::resource::Protocol;
-use tcptoll_model::page::waterfall::Waterfall;
 
 use self::pipe::Heard;
 use self::program::{Browser, START_LIMIT, Settings};
@@ -197,7 +197,7 @@ fn visit(
     loaded.version = pipe
         .ask("Browser.getVersion", &json!({}), START_LIMIT, channel, |_| {})?
         .product
-        .map(|product| tcptoll_model::printable::line(&product))
+        .map(|product| tcptoll_core::printable::line(&product))
         .ok_or_else(|| lacks("its version"))?;
     let mut ask = |pipe: &mut pipe::Pipe, method: &str, params: serde_json::Value| {
         pipe.ask(method, &params, ANSWER_LIMIT, channel, |_| {})
@@ -264,7 +264,7 @@ fn warm_up(url: &str, browser: &mut Browser, channel: &mut Channel) -> Result<()
             Heard::Event(Event::Crashed) | Heard::End => return Err(pipe.ended()),
             Heard::Event(_) => {}
             Heard::Failed(why) => {
-                let why = tcptoll_model::printable::line(&why);
+                let why = tcptoll_core::printable::line(&why);
                 return Err(pipe.refused(&format!("cannot load the warm-up page ({why})")));
             }
             Heard::Stop => return Err(stopped()),
@@ -433,7 +433,7 @@ impl Address {
     /// Errors: not a URL of a page, in a sentence.
     fn parse(url: &str) -> Result<Self, LoadError> {
         let refused = |why: &str| {
-            let url = tcptoll_model::printable::line(url);
+            let url = tcptoll_core::printable::line(url);
             LoadError::Refused(format!("{url}: {why}; use http://host/path or https://host/path"))
         };
         let plain = url.strip_prefix("http://").map(|rest| (false, rest));

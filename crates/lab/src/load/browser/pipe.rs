@@ -11,8 +11,9 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tcptoll_core::page::devtools;
+use tcptoll_core::page::devtools::{Answer, Event, Message};
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_model::page::devtools::{self, Answer, Event, Message};
 
 use super::super::LoadError;
 use super::super::control::{CHANNEL, stop_requested};
@@ -109,7 +110,7 @@ impl Pipe {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines.iter().skip(lines.len().saturating_sub(4));
-        last.fold(String::new(), |text, line| text + "\n  " + &tcptoll_model::printable::line(line))
+        last.fold(String::new(), |text, line| text + "\n  " + &tcptoll_core::printable::line(line))
     }
 
     /// Sends a command to the page, or to the browser before a page is attached; gives its number.
@@ -143,7 +144,7 @@ impl Pipe {
             match self.message(limit.saturating_sub(begun.elapsed()), channel)? {
                 Ok(Message::Answer { id, result }) if id == number => {
                     return result.map_err(|why| {
-                        let why = tcptoll_model::printable::line(&why);
+                        let why = tcptoll_core::printable::line(&why);
                         LoadError::Refused(format!("chromium refuses {method}: {why}"))
                     });
                 }

@@ -11,11 +11,11 @@
 
 use std::time::Duration;
 
+use tcptoll_core::record::Outcome;
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::tcp::ladder::on_ladder;
+use tcptoll_core::tcp::tcp_info::{PathSample, TcpInfo};
 use tcptoll_kernel::socket::reset_when_closed;
-use tcptoll_model::ladder::on_ladder;
-use tcptoll_model::record::Outcome;
-use tcptoll_model::stats::Histogram;
-use tcptoll_model::tcp_info::{PathSample, TcpInfo};
 
 use super::Operation;
 use crate::messages::{ConnectLoad, Opened};

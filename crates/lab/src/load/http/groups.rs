@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tcptoll_model::stats::Histogram;
+use tcptoll_core::stats::Histogram;
 
 use super::Named;
 use crate::messages::{GROUP_LATENCY, GROUP_SLICES, GROUPS_MAX, GroupReport, GroupSlice};

@@ -12,9 +12,9 @@ mod slot;
 mod tally;
 pub(super) mod tls;
 
+use tcptoll_core::stats::Histogram;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::{cpu, ring};
-use tcptoll_model::stats::Histogram;
 
 use self::client::Client;
 use self::requests::Request;

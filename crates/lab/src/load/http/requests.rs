@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use tcptoll_model::http::reuse::Reuse;
+use tcptoll_core::http::reuse::Reuse;
 
 use crate::messages::HttpRequests;
 

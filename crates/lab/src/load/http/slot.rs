@@ -1,7 +1,7 @@
 //! One connection's place in the client loop, and the request under way on it.
 
 use ring::digest::Context;
-use tcptoll_model::http::response::ResponseReader;
+use tcptoll_core::http::response::ResponseReader;
 
 use super::tls::Session;
 

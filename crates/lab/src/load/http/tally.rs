@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tcptoll_model::record::{Closing, Series};
-use tcptoll_model::saturation::Aging;
-use tcptoll_model::stats::{Histogram, SeriesBuilder};
+use tcptoll_core::record::Closing;
+use tcptoll_core::stats::Series;
+use tcptoll_core::stats::{Histogram, SeriesBuilder};
+use tcptoll_core::verdict::saturation::Aging;
 
 use super::groups::Groups;
 use crate::messages::{HttpReport, Rates};

@@ -46,7 +46,7 @@ impl Tls {
 /// Which certificates are accepted, and whether sessions are resumed.
 ///
 /// Errors: a sentence that names what cannot be read.
-pub(in crate::load) fn client_config(load: &TlsLoad) -> Result<ClientConfig, String> {
+pub(crate) fn client_config(load: &TlsLoad) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

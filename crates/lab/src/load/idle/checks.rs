@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tcp_heartbeat::frame::{ASK_FRAME, NULL_FRAME};
 use tcp_heartbeat::{Fleet, Member, Order, Reaper, ReaperStep, Reaping, Stop, Timing};
+use tcptoll_core::tcp::checking::{Evidence, Mechanism};
 use tcptoll_kernel::keepalive::Probing;
 use tcptoll_kernel::socket::Tcp;
-use tcptoll_model::checking::{Evidence, Mechanism};
 
 use crate::messages::Check;
 

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_core::tcp::tcp_info::TcpInfo;
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::select;
 use tcptoll_kernel::socket::Tcp;
-use tcptoll_model::tcp_info::TcpInfo;
 
 use super::CONNECT_LIMIT_NS;
 use crate::channel::Channel;

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use tcptoll_model::http::response::{Limits, Progress, ResponseReader};
-use tcptoll_model::page::loader::{ConnectionId, Head, RequestId};
-use tcptoll_model::page::rules;
+use tcptoll_core::http::response::{Limits, Progress, ResponseReader};
+use tcptoll_core::page::ids::{ConnectionId, RequestId};
+use tcptoll_core::page::loader::Head;
+use tcptoll_core::page::rules;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
 

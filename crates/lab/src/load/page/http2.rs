@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use h2::client::{ResponseFuture, SendRequest};
 use http::{HeaderMap, Request};
-use tcptoll_model::page::loader::{ConnectionId, Head, Origin, RequestId};
-use tcptoll_model::page::rules;
+use tcptoll_core::page::ids::{ConnectionId, Origin, RequestId};
+use tcptoll_core::page::loader::Head;
+use tcptoll_core::page::rules;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 

@@ -1,6 +1,6 @@
 //! Loads a page once, with the connections that a browser would open.
 //!
-//! [`tcptoll_model::page::loader`] decides what is asked for when; this carries it out with sockets, on one
+//! [`tcptoll_core::page::loader`] decides what is asked for when; this carries it out with sockets, on one
 //! thread, with tokio. A page load has some dozens of requests and waits for round trips, so it need
 //! not be as fast as [`super::http`]. `connection` opens connections, `http1` and `http2` speak on them,
 //! `decode` undoes compression.
@@ -21,12 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
+use tcptoll_core::page::graph::Graph;
+use tcptoll_core::page::ids::{ConnectionId, RequestId};
+use tcptoll_core::page::loader::{Action, Config, Head, Loader, Start};
+use tcptoll_core::page::resource::Protocol;
+use tcptoll_core::page::waterfall::Waterfall;
 use tcptoll_kernel::cpu;
 use tcptoll_kernel::epoll::readable;
-use tcptoll_model::page::graph::Graph;
-use tcptoll_model::page::loader::{Action, Config, ConnectionId, Head, Loader, RequestId, Start};
-use tcptoll_model::page::resource::Protocol;
-use tcptoll_model::page::waterfall::Waterfall;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet};
 use url::Url;

@@ -4,8 +4,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tcptoll_model::page::resource::Kind;
-use tcptoll_model::page::visits::Visitors;
+use tcptoll_core::page::resource::Kind;
+use tcptoll_core::page::visits::Visitors;
 
 use super::*;
 use crate::messages::{ConnectionSeen, LoadVisits, NextPage, PageUser, TlsLoad};

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tcptoll_model::page::loader::Start;
-use tcptoll_model::page::visits::Visit;
-use tcptoll_model::page::waterfall::{Request, Waterfall};
+use tcptoll_core::page::loader::Start;
+use tcptoll_core::page::visits::Visit;
+use tcptoll_core::page::waterfall::{Request, Waterfall};
 use tokio::task::JoinSet;
 
 use super::{LOOK, Load, LoadError, Stop, alone, client_tls, start};

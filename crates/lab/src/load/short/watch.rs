@@ -10,8 +10,9 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tcptoll_core::tcp::counters;
+use tcptoll_core::tcp::counters::CpuTimes;
 use tcptoll_kernel::{SysError, cpu};
-use tcptoll_model::counters::{self, CpuTimes};
 
 use super::Shared;
 use crate::clock::monotonic_ns;

@@ -3,9 +3,9 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use tcptoll_core::tcp::tcp_info::{TcpInfo, TcpState};
 use tcptoll_kernel::epoll::{Event, Interest};
 use tcptoll_kernel::socket::{Begun, Tcp};
-use tcptoll_model::tcp_info::{TcpInfo, TcpState};
 
 use super::sending::{Composer, Outgoing, work};
 use super::{ACCEPT_NS, DRAIN, HANDSHAKE, LOOK_BYTES, LOOK_CALLS, Load, got, prepare};

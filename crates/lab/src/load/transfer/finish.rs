@@ -2,9 +2,9 @@
 
 use std::io;
 
+use tcptoll_core::tcp::tcp_info::TcpInfo;
 use tcptoll_kernel::cpu::{CpuTime, thread_time};
 use tcptoll_kernel::socket::reset_when_closed;
-use tcptoll_model::tcp_info::TcpInfo;
 
 use super::connection::{Connection, Failure, State};
 use super::window::{Count, Edge};

@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use tcptoll_core::record::Sender;
+use tcptoll_core::stats::Series;
+use tcptoll_core::stats::SeriesBuilder;
+use tcptoll_core::tcp::tcp_info::{PathSample, TcpInfo};
 use tcptoll_kernel::socket::Tcp;
-use tcptoll_model::record::{Sender, Series};
-use tcptoll_model::stats::SeriesBuilder;
-use tcptoll_model::tcp_info::{PathSample, TcpInfo};
 
 /// Samples that are aimed at.
 const SAMPLES: u64 = 150;

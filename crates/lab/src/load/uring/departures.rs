@@ -14,11 +14,11 @@
 /// What operations cost the kernel when they are submitted, relative to each other: one after the
 /// other they are done in the order in which they were queued.
 pub(super) mod cost {
-    pub(in super::super) const CONNECT: u32 = 16;
-    pub(in super::super) const SEND: u32 = 5;
-    pub(in super::super) const CLOSE: u32 = 6;
-    pub(in super::super) const RECEIVE: u32 = 1;
-    pub(in super::super) const PEEK: u32 = 1;
+    pub(crate) const CONNECT: u32 = 16;
+    pub(crate) const SEND: u32 = 5;
+    pub(crate) const CLOSE: u32 = 6;
+    pub(crate) const RECEIVE: u32 = 1;
+    pub(crate) const PEEK: u32 = 1;
 }
 
 /// A handshake or bytes that leave.

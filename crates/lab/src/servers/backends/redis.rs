@@ -10,7 +10,7 @@ use super::{Prepared, answers};
 use crate::messages::BackendSpec;
 
 /// The key that front services read.
-pub(in crate::servers) const KEY: &str = "tcptoll";
+pub(crate) const KEY: &str = "tcptoll";
 
 /// PING, then SET of [`KEY`], in the protocol of Redis (RESP).
 const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$7\r\ntcptoll\r\n$5\r\nvalue\r\n";

@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use tcptoll_core::http::pool::Retries;
 use tcptoll_kernel::socket::errno;
-use tcptoll_model::pool::Retries;
 
 use super::super::backends::KEY;
 use super::resp;

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use tcptoll_core::http::pool::PAUSE_MAX_NS;
 use tcptoll_kernel::cpu;
-use tcptoll_model::pool::PAUSE_MAX_NS;
 
 use super::super::backends::KEY;
 use super::super::run_folder::RunFolder;

@@ -1,5 +1,5 @@
-use tcptoll_model::page::resource::Kind;
-use tcptoll_model::page::site::{Content, MadePage};
+use tcptoll_core::page::resource::Kind;
+use tcptoll_core::page::site::{Content, MadePage};
 
 use super::*;
 

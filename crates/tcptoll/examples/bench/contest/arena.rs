@@ -2,15 +2,15 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use tcptoll_core::http::reuse::Reuse;
+use tcptoll_core::http::status::Expected;
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::stats::arrivals::Spread;
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_lab::lab::plan::client_address;
 use tcptoll_lab::messages::{
     HttpLoad, HttpReport, HttpRequests, Io, ServerKind, ServerSpec, Serving, UPLOAD_MAX, Upload,
 };
-use tcptoll_model::arrivals::Spread;
-use tcptoll_model::http::reuse::Reuse;
-use tcptoll_model::http::status::Expected;
-use tcptoll_model::stats::Histogram;
 
 use super::pair::{Pair, Ran};
 

@@ -1,8 +1,8 @@
 //! What does a client's process hold for each connection that is open?
 
 use anyhow::{Context as _, ensure};
+use tcptoll_core::http::reuse::Reuse;
 use tcptoll_lab::messages::{HttpLoad, HttpReport, Io};
-use tcptoll_model::http::reuse::Reuse;
 
 use super::arena::Arena;
 use super::peers::Peer;

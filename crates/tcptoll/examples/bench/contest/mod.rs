@@ -17,8 +17,8 @@ pub(crate) mod ratio;
 pub(crate) mod rounds;
 
 use anyhow::{Context as _, bail, ensure};
+use tcptoll_core::http::reuse::Reuse;
 use tcptoll_lab::messages::{HttpLoad, Io};
-use tcptoll_model::http::reuse::Reuse;
 
 use self::arena::Arena;
 use self::peers::Peer;

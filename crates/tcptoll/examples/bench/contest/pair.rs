@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
+use tcptoll_core::link::LinkSpec;
 use tcptoll_kernel::cpu;
 use tcptoll_lab::lab::plan::Plan;
 use tcptoll_lab::lab::{Handle, HostSource as _, Hosts, Interrupt, Machine};
 use tcptoll_lab::messages::{Launch, Observe, Run};
-use tcptoll_model::link::LinkSpec;
 
 /// A lab of two hosts.
 pub(crate) struct Pair {

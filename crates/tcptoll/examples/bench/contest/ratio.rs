@@ -1,6 +1,6 @@
 //! How far are two contestants apart, over rounds in which both took part?
 
-use tcptoll_model::stats::{sample, sequence};
+use tcptoll_core::stats::{sample, sequence};
 
 /// The ratio of two figures, and the figures.
 #[derive(Clone, Copy, Debug)]

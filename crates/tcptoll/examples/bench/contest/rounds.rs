@@ -1,7 +1,7 @@
 //! Every contestant once a round, in an order shuffled anew each round.
 
 use anyhow::Context as _;
-use tcptoll_model::order;
+use tcptoll_core::study::order;
 
 use super::ratio::Ratio;
 

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
-use tcptoll_model::record::Arm;
+use tcptoll_core::record::Arm;
 
 use super::{arm, summary};
 use crate::contest::rounds::Rounds;

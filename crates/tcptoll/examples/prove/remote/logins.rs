@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use serde_json::Value;
-use tcptoll_model::stats::nearest_rank;
+use tcptoll_core::stats::nearest_rank;
 
 use super::Sshd;
 use crate::support::{program, tcptoll};

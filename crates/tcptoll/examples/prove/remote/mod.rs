@@ -8,7 +8,7 @@ mod logins;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_core::record::{Arm, Summary};
 
 use crate::hosts::Hosts;
 use crate::support::Folder;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use serde_json::json;
-use tcptoll_model::watch::Interval;
+use tcptoll_live::watch::Interval;
 
 use super::{Running, interrupt, intervals, row};
 use crate::folder::Folder;

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tcptoll_model::watch::{Destination, History, ListenerLook, Look, Process, Table};
+use tcptoll_live::watch::{Destination, History, ListenerLook, Look, Process, Table};
 
 use super::cost::{Crowd, mib, used};
 use super::{Running, fact, interrupt, intervals, row};

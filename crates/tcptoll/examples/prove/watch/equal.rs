@@ -8,9 +8,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use tcptoll_engine::watch::{Options, Watch};
 use tcptoll_kernel::process::{freeze, resume};
-use tcptoll_model::watch::{Rates, State};
+use tcptoll_live::watch::reader::Options;
+use tcptoll_live::watch::reader::live::Watch;
+use tcptoll_live::watch::{Rates, State};
 
 use super::row;
 use crate::links::tcptoll;

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 use tcptoll_kernel::netlink::Netlink;
-use tcptoll_model::watch::{Interval, WatchLine};
+use tcptoll_live::watch::{Interval, WatchLine};
 
 use crate::table::Table;
 

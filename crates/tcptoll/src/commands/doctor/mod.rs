@@ -1,6 +1,6 @@
 //! `doctor`: what is wrong with this machine's connections and servers, in one pass.
 //!
-//! It examines (`engine::doctor`), judges (`model::doctor`), prints (`report`), and with `--prove` hands
+//! It examines (`live::doctor::look`), judges (`live::doctor`), prints (`report`), and with `--prove` hands
 //! the findings to the lab (`prove`).
 
 mod host;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tcptoll_engine::doctor::{Progress, examine};
-use tcptoll_engine::watch::Options;
 use tcptoll_lab::files::{Mark, write_own};
-use tcptoll_model::doctor::{Examination, Proof, ProofVerdict, diagnose};
+use tcptoll_live::doctor::look::{Progress, examine};
+use tcptoll_live::doctor::{Examination, Proof, ProofVerdict, diagnose};
+use tcptoll_live::watch::reader::Options;
 
 use crate::cli::{DoctorArgs, Format};
 use crate::exit::{Status, say};
@@ -65,7 +65,11 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     let mut examination = Examination::new(&machine, args.netns.as_deref(), findings);
     let examined = if examination.findings.is_empty() { Status::Met } else { Status::Missed };
     if args.format == Format::Text {
-        let text = tcptoll_report::examination_text(&examination, prove::PROVABLE, screen::style());
+        let text = tcptoll_live::doctor::pages::examination_text(
+            &examination,
+            prove::PROVABLE,
+            screen::style(),
+        );
         if !printed(&text, Format::Text) {
             return Ok(Status::NotStored);
         }
@@ -77,7 +81,10 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
         let stopped = || signal() != 0;
         let mut show = |proof: &Proof| {
             if args.format == Format::Text {
-                let text = format!("\n{}", tcptoll_report::proof_text(proof, screen::style()));
+                let text = format!(
+                    "\n{}",
+                    tcptoll_live::doctor::pages::proof_text(proof, screen::style())
+                );
                 stdout::text(&text)?;
             }
             Ok(())
@@ -132,7 +139,7 @@ fn printed(text: &str, format: Format) -> bool {
 
 /// Writes the page; whether that went well.
 fn written(path: &Path, examination: &Examination) -> bool {
-    let page = tcptoll_report::examination_html(examination, prove::PROVABLE);
+    let page = tcptoll_live::doctor::pages::examination_html(examination, prove::PROVABLE);
     let outcome = write_own(path, &page, Mark::Markup);
     if let Err(error) = &outcome {
         say(&format!("error: examined, but --html {} cannot be written: {error}", path.display()));

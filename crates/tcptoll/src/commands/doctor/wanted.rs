@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use tcptoll_model::doctor::rules::ids;
-use tcptoll_model::study::did_you_mean;
-use tcptoll_model::units::parse_time;
+use tcptoll_core::study::did_you_mean;
+use tcptoll_core::units::parse_time;
+use tcptoll_live::doctor::rules::ids;
 
 use super::prove::{ALL, PROVABLE, why_not};
 use crate::cli::DoctorArgs;

@@ -1,9 +1,9 @@
 //! What follows from the measured cells: the snippet, the balancer's rule, doubts about the setting.
 
-use tcptoll_model::tune::found::{Behind, Found};
-use tcptoll_model::tune::setting::seconds;
-use tcptoll_model::tune::snippet::Snippet;
-use tcptoll_model::units::{human_bytes, human_us, parse_time};
+use crate::tune::found::{Behind, Found};
+use crate::tune::setting::seconds;
+use crate::tune::snippet::Snippet;
+use tcptoll_core::units::{human_bytes, human_us, parse_time};
 
 use super::TuneRequest;
 

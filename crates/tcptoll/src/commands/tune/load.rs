@@ -5,14 +5,14 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
+use tcptoll_core::experiment::option::Levels;
+use tcptoll_core::http::access_log;
+use tcptoll_core::page::har;
+use tcptoll_core::page::traffic::{Traffic, UNKNOWN};
+use tcptoll_core::study::{Settings, level_text};
 use tcptoll_lab::files::{is_too_large, read_at_most};
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_model::experiments::option::Levels;
-use tcptoll_model::http::access_log;
-use tcptoll_model::page::har;
-use tcptoll_model::page::traffic::{Traffic, UNKNOWN};
-use tcptoll_model::study::{Settings, level_text};
-use tcptoll_model::tune::server::Server;
+use tcptoll_measure::pages::server::Server;
 
 use crate::cli::TuneArgs;
 use crate::tune_studies::{OTHERWISE, is_load, page, spec};
@@ -225,7 +225,7 @@ impl Load {
     pub(super) fn number(&self, name: &str) -> f64 {
         let typed = self.settings.get(name).map(level_text);
         let default = || {
-            use tcptoll_model::experiments::option::DefaultValue::Text;
+            use tcptoll_core::experiment::option::DefaultValue::Text;
             match spec().option(name)?.default {
                 Text(text) => Some(text.to_owned()),
                 _ => None,
@@ -237,7 +237,7 @@ impl Load {
     /// A time of the load, s, if it is set.
     pub(super) fn time_s(&self, name: &str) -> Option<f64> {
         let text = self.settings.get(name).map(level_text)?;
-        tcptoll_model::units::parse_time(&text).ok().map(|time| time.as_secs_f64())
+        tcptoll_core::units::parse_time(&text).ok().map(|time| time.as_secs_f64())
     }
 
     /// Sets what differs here from the experiment's own defaults, where nobody did.

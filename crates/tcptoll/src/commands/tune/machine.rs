@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use tcptoll_model::tune::server::Server;
-use tcptoll_model::tune::snippet::Distribution;
+use crate::tune::snippet::Distribution;
+use tcptoll_measure::pages::server::Server;
 
 /// The module that Apache has on this machine, with the file that says so. None: no configuration of Apache is here.
 pub(super) fn apache(root: &Path) -> Option<(Server, String)> {

@@ -1,7 +1,7 @@
 //! `tune`: the KeepAlive setting of a web server that gives its visitors the shortest pages within its memory.
 //!
 //! The way: `load` (who comes, what they load) → `search` (what a worker weighs, stages, comparison), which asks a
-//! strategy of `model::tune` what to measure next → `conclusion` → `Found` → `prove` on a server of the user's → report. `machine`
+//! strategy of `tcptoll::tune` what to measure next → `conclusion` → `Found` → `prove` on a server of the user's → report. `machine`
 //! is what is read of this machine. Nothing of the user's is written but the files that were asked for.
 
 mod conclusion;
@@ -16,23 +16,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::tune::cell::{Cell, Measured};
+use crate::tune::found::{Found, STRATEGY, VERSION};
+use crate::tune::narrowing::Narrowing;
+use crate::tune::procedure::{Example, Procedure};
+use crate::tune::setting::Setting;
+use crate::tune::snippet::Distribution;
+use crate::tune::strategy::Strategy;
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
-use tcptoll_engine::runner::{RunError, Schedule};
+use tcptoll_core::http::url::Url;
+use tcptoll_core::units::{human_bytes, parse_size, parse_time, text_size};
 use tcptoll_lab::files::{Mark, read_at_most, write_own};
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_lab::servers::connections_held;
-use tcptoll_model::doctor::ServerConfig;
-use tcptoll_model::http::url::Url;
-use tcptoll_model::tune::cell::{Cell, Measured};
-use tcptoll_model::tune::found::{Found, STRATEGY, VERSION};
-use tcptoll_model::tune::narrowing::Narrowing;
-use tcptoll_model::tune::procedure::{Example, Procedure};
-use tcptoll_model::tune::server::Server;
-use tcptoll_model::tune::setting::Setting;
-use tcptoll_model::tune::snippet::Distribution;
-use tcptoll_model::tune::strategy::Strategy;
-use tcptoll_model::units::{human_bytes, parse_size, parse_time, text_size};
+use tcptoll_live::doctor::ServerConfig;
+use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::runner::errors::RunError;
+use tcptoll_measure::runner::schedule::Schedule;
 
 use self::conclusion::conclude;
 use self::load::Load;
@@ -109,7 +110,7 @@ pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
     }
     stored &= write(args, &found);
     let text = match args.format {
-        Format::Text => tcptoll_report::found_text(&found, screen::style()),
+        Format::Text => crate::tune::pages::found_text(&found, screen::style()),
         Format::Json => serde_json::to_string(&found)? + "\n",
     };
     stdout::print(&text, args.format)?;
@@ -448,7 +449,7 @@ fn write(args: &TuneArgs, found: &Found) -> bool {
         }
     };
     if let Some(path) = &args.html {
-        let page = tcptoll_report::found_html(found);
+        let page = crate::tune::pages::found_html(found);
         stored &= put("--html", path, &page, Mark::Markup, args.quiet);
     }
     stored

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use crate::tune::setting::Setting;
 use anyhow::{Context as _, bail};
-use tcptoll_engine::doctor::servers::begun_by;
-use tcptoll_model::doctor::{Program, ServerConfig};
-use tcptoll_model::tune::server::Server;
-use tcptoll_model::tune::setting::Setting;
+use tcptoll_live::doctor::look::servers::begun_by;
+use tcptoll_live::doctor::{Program, ServerConfig};
+use tcptoll_measure::pages::server::Server;
 
 /// The configuration that the user has.
 ///

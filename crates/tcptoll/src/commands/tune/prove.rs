@@ -5,15 +5,15 @@
 
 use std::time::Duration;
 
+use crate::tune::found::Proof;
 use anyhow::bail;
 use serde_json::Value;
-use tcptoll_engine::runner::Schedule;
+use tcptoll_core::experiment::option::Only;
+use tcptoll_core::record::Verdict;
+use tcptoll_core::study::{Compare, NamedArm, RoundsAsked, Study};
+use tcptoll_core::units::text_time;
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_model::experiments::option::Only;
-use tcptoll_model::record::Verdict;
-use tcptoll_model::study::{Compare, NamedArm, RoundsAsked, Study};
-use tcptoll_model::tune::found::Proof;
-use tcptoll_model::units::text_time;
+use tcptoll_measure::runner::schedule::Schedule;
 
 use super::load::Load;
 use super::search::stored;

@@ -7,17 +7,18 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::tune::cell::{Cell, Measured};
+use crate::tune::found::{Compared, Found, Note, Stage, Weight};
+use crate::tune::setting::Setting;
+use crate::tune::strategy::{Batch, Strategy, knee};
 use serde_json::Value;
-use tcptoll_engine::runner::{Run, Schedule};
+use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::study::{Compare, NamedArm, RoundsAsked, Settings, Study};
+use tcptoll_core::units::{human_bytes, text_time};
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_model::record::{Arm, Summary};
-use tcptoll_model::study::{Compare, NamedArm, RoundsAsked, Settings, Study};
-use tcptoll_model::tune::cell::{Cell, Measured};
-use tcptoll_model::tune::found::{Compared, Found, Note, Stage, Weight};
-use tcptoll_model::tune::server::Server;
-use tcptoll_model::tune::setting::Setting;
-use tcptoll_model::tune::strategy::{Batch, Strategy, knee};
-use tcptoll_model::units::{human_bytes, text_time};
+use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::runner::options::Run;
+use tcptoll_measure::runner::schedule::Schedule;
 
 use super::load::Load;
 use crate::exit::say;
@@ -229,7 +230,7 @@ impl Search<'_> {
             compared.cell = arm(&compared.name)
                 .filter(|arm| excluded(&run.summary, &arm.name).is_none())
                 .and_then(|arm| Cell::from_arm(compared.setting, arm));
-            let is_of_compared = |one: &&tcptoll_model::record::Comparison| one.a == compared.name;
+            let is_of_compared = |one: &&tcptoll_core::record::Comparison| one.a == compared.name;
             compared.comparison = run.summary.comparisons.iter().find(is_of_compared).cloned();
         }
         self.found.compared_record = stored(&run);

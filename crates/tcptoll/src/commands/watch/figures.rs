@@ -1,9 +1,9 @@
 //! How do figures of a state read, in a table's cell and in a line?
 
-use tcptoll_model::units::{
+use tcptoll_core::units::{
     human_bytes, human_count, human_rate_per_s, human_share, human_us, plural,
 };
-use tcptoll_model::watch::State;
+use tcptoll_live::watch::State;
 use textwrap::core::display_width;
 
 /// `text` in at most `width` columns; what is left out of its end becomes `…`.

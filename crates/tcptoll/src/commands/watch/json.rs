@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use tcptoll_model::watch::{State, WatchSummary};
+use tcptoll_live::watch::{State, WatchSummary};
 
 use super::Sink;
 use crate::cli::Format;

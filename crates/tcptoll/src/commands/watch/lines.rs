@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tcptoll_model::units::{plural, text_time};
-use tcptoll_model::watch::diagnoses::{is_lasting, says_too};
-use tcptoll_model::watch::{State, WatchSummary};
+use tcptoll_core::units::{plural, text_time};
+use tcptoll_live::watch::diagnoses::{is_lasting, says_too};
+use tcptoll_live::watch::{State, WatchSummary};
 
 use super::Sink;
 use super::text::{fix_in_a_line, is_over, nothing_wrong};
@@ -59,7 +59,7 @@ impl Lines {
             }
             now.insert(key, since.unwrap_or(state.at_s));
         }
-        // One that is held has not ended for good: see `model::watch::diagnoses::HOLD_S`.
+        // One that is held has not ended for good: see `live::watch::diagnoses::HOLD_S`.
         for one in state.diagnoses.iter().filter(|one| is_over(one)) {
             let key = (one.id.clone(), one.subject.clone());
             if let Some(since) = self.active.get(&key) {
@@ -126,7 +126,7 @@ impl Sink for Lines {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_model::diagnosis::{Diagnosis, Severity};
+    use tcptoll_live::diagnosis::{Diagnosis, Severity};
 
     use super::*;
 

@@ -22,9 +22,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tcptoll_engine::watch::{Network, Options, SysError, Watch, is_root};
-use tcptoll_model::units::parse_time;
-use tcptoll_model::watch::{State, WatchSummary};
+use tcptoll_core::units::parse_time;
+use tcptoll_live::watch::reader::live::Watch;
+use tcptoll_live::watch::reader::{Network, Options, SysError, is_root};
+use tcptoll_live::watch::{State, WatchSummary};
 
 use self::screen::{After, Screen};
 use self::text::Watched;

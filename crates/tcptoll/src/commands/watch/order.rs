@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use tcptoll_model::watch::{DestinationState, ListenerState, State};
+use tcptoll_live::watch::{DestinationState, ListenerState, State};
 
 /// An order of listeners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

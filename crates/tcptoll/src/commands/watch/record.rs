@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use jiff::{Timestamp, Unit};
-use tcptoll_engine::watch::record::{LIMIT_MIN, WatchRecorder};
+use tcptoll_core::units::{parse_size, text_size};
 use tcptoll_lab::passport;
-use tcptoll_model::units::{parse_size, text_size};
-use tcptoll_model::watch::{State, WATCH_RECORD_VERSION, WatchHeader, WatchSummary};
-use tcptoll_report::shell_argument;
+use tcptoll_live::watch::file::{LIMIT_MIN, WatchRecorder};
+use tcptoll_live::watch::{State, WATCH_RECORD_VERSION, WatchHeader, WatchSummary};
+use tcptoll_show::shell_argument;
 
 use super::Sink;
 use crate::cli::WatchArgs;

@@ -1,7 +1,7 @@
 //! Listeners and destinations as tables: their columns, and what of a row each shows.
 
-use tcptoll_model::watch::{DestinationState, ListenerState};
-use tcptoll_report::printable_line;
+use tcptoll_live::watch::{DestinationState, ListenerState};
+use tcptoll_show::printable_line;
 use textwrap::core::display_width;
 
 use super::figures::{ABSENT, bar, cut, lasts, rate, short};
@@ -200,7 +200,7 @@ pub(super) const DESTINATIONS: &[Column<DestinationState>] = &[
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_model::watch::{Process, State};
+    use tcptoll_live::watch::{Process, State};
 
     use super::*;
 

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use tcptoll_model::http::response::{Fault, Progress};
-use tcptoll_model::http::reuse::Reuse;
+use tcptoll_core::http::response::{Fault, Progress};
+use tcptoll_core::http::reuse::Reuse;
 
 use super::super::slot::State;
 use super::{Client, queue};

@@ -7,10 +7,10 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+use tcptoll_core::http::reuse::Reuse;
+use tcptoll_core::http::status::Expected;
+use tcptoll_core::stats::arrivals::Spread;
 use tcptoll_kernel::socket::errno;
-use tcptoll_model::arrivals::Spread;
-use tcptoll_model::http::reuse::Reuse;
-use tcptoll_model::http::status::Expected;
 
 use super::super::requests::Request;
 use super::super::tally::Tally;

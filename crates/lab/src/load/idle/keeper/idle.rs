@@ -6,9 +6,9 @@ use std::time::Duration;
 use tcp_heartbeat::frame::{Decoder, Frame, NULL_FRAME};
 use tcp_heartbeat::kernel::unacknowledged;
 use tcp_heartbeat::{Member, ReaperStep};
+use tcptoll_core::tcp::checking::Evidence;
 use tcptoll_kernel::epoll::Event;
 use tcptoll_kernel::keepalive::error_name;
-use tcptoll_model::checking::Evidence;
 
 use super::{Keeper, State};
 use crate::clock::monotonic_ns;

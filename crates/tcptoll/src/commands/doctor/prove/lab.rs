@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use signal_hook::consts::SIGTERM;
-use tcptoll_engine::runner::Run;
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_model::diagnosis::Diagnosis;
-use tcptoll_model::doctor::{Filled, Proof, ProofVerdict, failures, judge, prove_command};
-use tcptoll_model::experiments::SPECS;
+use tcptoll_live::diagnosis::Diagnosis;
+use tcptoll_live::doctor::{Filled, Proof, ProofVerdict, failures, judge, prove_command};
+use tcptoll_measure::runner::options::Run;
+use tcptoll_measure::specs::SPECS;
 
 use super::{Request, templates};
 use crate::exit::Status;

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
-use tcptoll_model::diagnosis::Diagnosis;
-use tcptoll_model::doctor::Proof;
+use tcptoll_live::diagnosis::Diagnosis;
+use tcptoll_live::doctor::Proof;
 
 pub(crate) use lab::{COMMAND, serve};
 pub(super) use templates::{PROVABLE, why_not};
@@ -148,7 +148,7 @@ fn chosen(findings: &[Diagnosis], which: &str) -> Vec<Diagnosis> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_model::diagnosis::Severity;
+    use tcptoll_live::diagnosis::Severity;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! How each finding is re-created in the lab, or why it cannot be: one file a fault.
 
-use tcptoll_model::diagnosis::Diagnosis;
-use tcptoll_model::doctor::Template;
+use tcptoll_live::diagnosis::Diagnosis;
+use tcptoll_live::doctor::Template;
 
 /// Name and text of each file of `studies/doctor`. The first that fits a finding is taken.
 const TEMPLATES: &[(&str, &str)] = &[
@@ -74,12 +74,12 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use serde_json::json;
-    use tcptoll_engine::runner::Schedule;
-    use tcptoll_model::diagnosis::Severity;
-    use tcptoll_model::doctor::Filled;
-    use tcptoll_model::doctor::rules::ids;
-    use tcptoll_model::experiments;
-    use tcptoll_model::experiments::spec::Better;
+    use tcptoll_core::experiment::spec::Better;
+    use tcptoll_live::diagnosis::Severity;
+    use tcptoll_live::doctor::Filled;
+    use tcptoll_live::doctor::rules::ids;
+    use tcptoll_measure::runner::schedule::Schedule;
+    use tcptoll_measure::specs as experiments;
 
     use super::*;
 

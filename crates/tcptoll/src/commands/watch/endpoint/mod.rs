@@ -18,8 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use tcptoll_model::watch::{State, WatchSummary};
-use tcptoll_report::{Metrics, MetricsFormat};
+use tcptoll_live::metrics::{Metrics, MetricsFormat};
+use tcptoll_live::watch::{State, WatchSummary};
 
 use self::request::Hosts;
 use self::server::{BOUNDS, Pages, serve};

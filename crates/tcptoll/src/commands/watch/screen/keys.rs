@@ -8,7 +8,7 @@ const PENDING_MAX: usize = 32;
 
 /// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::commands::watch) enum Key {
+pub(crate) enum Key {
     Char(char),
     /// Held with Ctrl: the letter, lower case.
     Ctrl(char),

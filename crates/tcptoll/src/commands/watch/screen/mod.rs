@@ -8,13 +8,15 @@ mod ink;
 mod keys;
 mod pages;
 mod paint;
-mod terminal;
+pub(crate) mod terminal;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT};
-use tcptoll_model::watch::History;
+use tcptoll_live::watch::History;
 
 use self::paint::Painter;
 pub(super) use self::terminal::is_there;
@@ -69,7 +71,7 @@ impl Screen {
 
     /// A sentence about the watch itself, for the last line until the next key or look.
     pub(super) fn say(&mut self, sentence: &str) {
-        self.view.message = Some(tcptoll_report::printable_line(sentence));
+        self.view.message = Some(tcptoll_show::printable_line(sentence));
     }
 
     /// Waits for keys, but not longer than this, and does what they say.
@@ -93,6 +95,3 @@ impl Screen {
         Ok(After::GoOn)
     }
 }
-
-#[cfg(test)]
-mod tests;

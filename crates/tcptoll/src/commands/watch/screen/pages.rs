@@ -2,8 +2,8 @@
 //! `tcptoll explain` says.
 
 use serde_json::Value;
-use tcptoll_model::diagnosis::{Diagnosis, Severity};
-use tcptoll_report::{TextStyle, printable_line};
+use tcptoll_live::diagnosis::{Diagnosis, Severity};
+use tcptoll_show::{TextStyle, printable_line};
 
 use super::super::text::{fix_lines, is_over};
 use super::ink::{Ink, Line};

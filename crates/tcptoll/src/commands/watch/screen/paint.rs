@@ -1,9 +1,9 @@
 //! Draws the sections: header, what is wrong, listeners, destinations, keys.
 
-use tcptoll_model::diagnosis::Severity;
-use tcptoll_model::units::plural;
-use tcptoll_model::watch::{History, ListenerState, State};
-use tcptoll_report::printable_line;
+use tcptoll_core::units::plural;
+use tcptoll_live::diagnosis::Severity;
+use tcptoll_live::watch::{History, ListenerState, State};
+use tcptoll_show::printable_line;
 use textwrap::core::display_width;
 
 use super::super::figures::{
@@ -81,7 +81,7 @@ impl Painter {
                 if unicode || c.is_ascii() {
                     row.push(c);
                 } else {
-                    let sign = tcptoll_report::ascii(&c.to_string()).chars().next().unwrap_or('?');
+                    let sign = tcptoll_show::ascii(&c.to_string()).chars().next().unwrap_or('?');
                     row += &format!("{sign:<columns$}");
                 }
             }
@@ -274,7 +274,7 @@ fn diagnoses(
     }
     let selected = view.selected(rows, Section::Wrong).filter(|_| focus == Section::Wrong);
     let room = width.saturating_sub(4);
-    let row = |(at, one): (usize, &tcptoll_model::diagnosis::Diagnosis)| {
+    let row = |(at, one): (usize, &tcptoll_live::diagnosis::Diagnosis)| {
         let ink = match one.severity {
             _ if is_over(one) => Ink::Faint,
             Severity::Problem => Ink::Problem,

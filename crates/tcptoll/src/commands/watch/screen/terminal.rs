@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use console::Term;
 use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
-use tcptoll_engine::watch::{Keys, Modes, wait_for_keys};
+use tcptoll_live::watch::reader::{Keys, Modes, wait_for_keys};
 
 use super::keys::{Key, Parser};
 
@@ -25,7 +25,7 @@ const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
 const TOGETHER: [&str; 2] = ["\x1b[?2026h", "\x1b[?2026l"];
 
 /// Whether a screen can be shown: two terminals, and one that can place its cursor.
-pub(in crate::commands::watch) fn is_there() -> bool {
+pub(crate) fn is_there() -> bool {
     let able = std::env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb");
     able && io::stdin().is_terminal() && io::stdout().is_terminal()
 }

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use insta::assert_snapshot;
-use tcptoll_model::counters::Counters;
-use tcptoll_model::watch::{
+use tcptoll_core::tcp::counters::Counters;
+use tcptoll_live::watch::{
     Counted, Destination, History, Limits, ListenerLook, Look, LookCost, Process, Table,
 };
 

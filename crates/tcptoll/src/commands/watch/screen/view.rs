@@ -1,8 +1,8 @@
 //! What the user looks at: which moment, which rows in which order, which page. Keys change it.
 
-use tcptoll_model::diagnosis::Diagnosis;
-use tcptoll_model::watch::diagnoses::of_destination;
-use tcptoll_model::watch::{DestinationState, History, ListenerState, State};
+use tcptoll_live::diagnosis::Diagnosis;
+use tcptoll_live::watch::diagnoses::of_destination;
+use tcptoll_live::watch::{DestinationState, History, ListenerState, State};
 
 use super::super::table::{self, Sort, place};
 use super::keys::Key;
@@ -35,7 +35,7 @@ pub(super) enum OverlayPage {
 
 /// What a key asks of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::commands::watch) enum KeyAction {
+pub(crate) enum KeyAction {
     Nothing,
     /// To end the watch.
     Quit,
@@ -197,7 +197,7 @@ impl ScreenState {
             Key::Backspace => self.typing = self.filter.pop().is_some(),
             Key::Ctrl('u') => self.filter.clear(),
             Key::Char(c) if self.filter.chars().count() < FILTER_MAX => {
-                self.filter.push_str(&tcptoll_report::printable_line(c.encode_utf8(&mut [0; 4])));
+                self.filter.push_str(&tcptoll_show::printable_line(c.encode_utf8(&mut [0; 4])));
             }
             _ => {}
         }

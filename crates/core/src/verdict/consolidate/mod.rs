@@ -1,0 +1,315 @@
+//! Trials of several rounds become one arm each.
+//!
+//! Of each round the last trial that counts goes in; what does not count is listed in the arm's
+//! rounds and is in no figure. Single figures are means over rounds: the round is the unit, because
+//! the operations of one round share its luck. What the rounds allow one to say of two arms is in
+//! [`crate::verdict::compare`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::record::merge::{Merge as _, merged, parts, sum, sum_of_some, summed, summed_by_place};
+use crate::record::{Arm, HistogramSummary, LinkMeasured, Metric, Own, Round, Trial, Warmup};
+use crate::stats::{Figure, sample, sequence};
+use crate::study::PlannedArm;
+use crate::verdict::saturation;
+
+mod distributions;
+mod hosts;
+#[cfg(test)]
+mod tests;
+
+/// Probability that the interval of an arm's metric misses the truth.
+const ALPHA: f64 = 0.05;
+
+/// The figures of a histogram that are followed over rounds.
+const FOLLOWED: [&str; 2] = ["_p50", "_p99"];
+
+/// One arm per planned arm that has a trial, in the order of the plan.
+///
+/// An arm with one trial is that trial's arm, unchanged. Of several trials:
+///
+/// - counts (attempts, errors, counters, wire, time) are summed over the rounds that go in;
+/// - distributions are merged, exactly; one that cannot be read back is left out;
+/// - metrics are means over rounds with median and interval, and of each histogram that every
+///   round has, p50 and p99 are metrics too: `connect_us_p99`;
+/// - CPU and softirq time per operation are weighted by attempts, peaks are the greatest;
+/// - what is not additive (timeline, series, link, TCP_INFO) is that of the first round that has it.
+///
+/// If no trial counts, those that were excluded or stopped go in, without intervals: there is
+/// nothing to conclude from them. If all failed, the arm keeps the last failure.
+pub fn arms(planned: &[PlannedArm], trials: &[Trial]) -> Vec<Arm> {
+    let by_arm = by_arm(trials);
+    planned
+        .iter()
+        .filter_map(|arm| by_arm.get(arm.name.as_str()))
+        .map(|trials| one(trials))
+        .collect()
+}
+
+/// One trial of a load that several machines shared, of the trial of each; `None`: there is none.
+///
+/// Counts and rates per second are summed, distributions merged, means of operations are of all operations, CPU
+/// times per operation are weighted by attempts. A figure of which the whole does not follow from its parts, like
+/// a peak, is left out.
+#[must_use]
+pub fn of_shares(shares: &[&Arm]) -> Option<Arm> {
+    let trials: Vec<Trial> = shares
+        .iter()
+        .enumerate()
+        .map(|(round, arm)| Trial { round: round as u32, arm: (*arm).clone(), ..Trial::default() })
+        .collect();
+    let mut whole = one(&trials.iter().collect::<Vec<_>>());
+    let names = shares.first()?.metrics.keys();
+    let metric = |name: &String| {
+        let parts: Vec<&Metric> =
+            shares.iter().map(|arm| arm.metrics.get(name)).collect::<Option<_>>()?;
+        let unit = &parts.first()?.unit;
+        let n = sum(parts.iter().map(|part| part.n));
+        let value = if unit.ends_with("/s") {
+            parts.iter().map(|part| part.value).sum()
+        } else if let Some(histogram) = name.strip_suffix("_mean") {
+            whole.histograms.get(histogram)?.mean?
+        } else if name.ends_with("_us_per_op") {
+            let weighted = shares.iter().zip(&parts);
+            let weighted = weighted.map(|(arm, part)| arm.attempts as f64 * part.value);
+            weighted.sum::<f64>() / whole.attempts.max(1) as f64
+        } else {
+            return None;
+        };
+        Some((name.clone(), Metric { value, unit: unit.clone(), ci95: None, median: None, n }))
+    };
+    whole.metrics = names.filter_map(metric).collect();
+    whole.rounds.clear();
+    // The machines' loads ran beside each other, not one after the other.
+    let longest =
+        |time: &dyn Fn(&&Arm) -> Option<f64>| shares.iter().filter_map(time).fold(0.0, f64::max);
+    whole.elapsed_s = longest(&|arm| Some(arm.elapsed_s));
+    if let Some(warmup) = &mut whole.warmup {
+        warmup.elapsed_s = longest(&|arm| Some(arm.warmup.as_ref()?.elapsed_s));
+    }
+    Some(whole)
+}
+
+/// The value of a metric in one arm of one trial: of `metrics`, or `connect_us_p99` of a histogram.
+///
+/// Range: finite. A histogram's name is followed by the ending of a figure. None: it was not measured, or a quantile has too few values beyond it.
+pub fn value(arm: &Arm, metric: &str) -> Option<f64> {
+    let of_histogram = || {
+        let (histogram, figure) = figure(arm, metric)?;
+        (figure.value)(histogram)
+    };
+    let value = arm.metrics.get(metric).map(|metric| metric.value).or_else(of_histogram);
+    value.filter(|value| value.is_finite())
+}
+
+/// [`value`], where it is no lower bound: bounds have no mean and no difference.
+pub(crate) fn exact(arm: &Arm, metric: &str) -> Option<f64> {
+    value(arm, metric).filter(|value| sign(arm, metric, *value).is_empty())
+}
+
+/// `"≥ "` before a value that is a lower bound.
+pub(crate) fn sign(arm: &Arm, metric: &str, value: f64) -> &'static str {
+    let of_histogram = figure(arm, metric).filter(|_| !arm.metrics.contains_key(metric));
+    of_histogram.map_or("", |(histogram, _)| histogram.sign(value))
+}
+
+/// The distribution and the figure that a metric names.
+fn figure<'a>(arm: &'a Arm, metric: &str) -> Option<(&'a HistogramSummary, &'static Figure)> {
+    let has = |name: &str| arm.histograms.contains_key(name);
+    let (name, figure) = Figure::of_metric(metric, has)?;
+    Some((arm.histograms.get(name)?, figure))
+}
+
+/// The unit of [`value`].
+pub(crate) fn unit(arm: &Arm, metric: &str) -> Option<String> {
+    if let Some(metric) = arm.metrics.get(metric) {
+        return Some(metric.unit.clone());
+    }
+    let has = |name: &str| arm.histograms.contains_key(name);
+    let (histogram, _) = Figure::of_metric(metric, has)?;
+    Some(unit_in_name(histogram))
+}
+
+/// Trials by the name of their arm, in order of running.
+pub(crate) fn by_arm(trials: &[Trial]) -> BTreeMap<&str, Vec<&Trial>> {
+    let mut by_arm: BTreeMap<&str, Vec<&Trial>> = BTreeMap::new();
+    for trial in trials {
+        by_arm.entry(&trial.arm.name).or_default().push(trial);
+    }
+    for trials in by_arm.values_mut() {
+        // What was stopped runs again in the same place after the run is resumed.
+        let place = |trial: &Trial| (trial.round, trial.order, trial.attempt);
+        trials.sort_by(|a, b| place(a).cmp(&place(b)).then(a.began_s.total_cmp(&b.began_s)));
+    }
+    by_arm
+}
+
+/// Of each round, the last trial that counts.
+pub(crate) fn counting<'a>(trials: &[&'a Trial]) -> BTreeMap<u32, &'a Trial> {
+    last_of_each_round(trials, Trial::counts)
+}
+
+/// Why a trial is in no figure, one clause.
+pub(crate) fn left_out(trial: &Trial) -> Option<String> {
+    let stopped = || trial.arm.partial.then(|| "stopped before it was complete".to_owned());
+    trial.invalid.clone().or_else(|| trial.arm.failure.clone()).or_else(stopped)
+}
+
+fn last_of_each_round<'a>(
+    trials: &[&'a Trial],
+    goes_in: impl Fn(&Trial) -> bool,
+) -> BTreeMap<u32, &'a Trial> {
+    let mut last: BTreeMap<u32, &Trial> = BTreeMap::new();
+    for trial in trials.iter().filter(|trial| goes_in(trial)) {
+        let before = last.entry(trial.round).or_insert(trial);
+        if (trial.attempt, trial.order) >= (before.attempt, before.order) {
+            *before = trial;
+        }
+    }
+    last
+}
+
+fn one(trials: &[&Trial]) -> Arm {
+    if let [only] = trials {
+        return only.arm.clone();
+    }
+    let counting = counting(trials);
+    let measured = last_of_each_round(trials, |trial| trial.arm.failure.is_none());
+    let concludes = !counting.is_empty();
+    let failed = measured.is_empty();
+    let chosen = [counting, measured].into_iter().find(|chosen| !chosen.is_empty());
+    let chosen = chosen.unwrap_or_else(|| last_of_each_round(trials, |_| true));
+    let arms: Vec<&Arm> = chosen.values().map(|trial| &trial.arm).collect();
+    let Some(&first) = arms.first() else { return Arm::default() };
+
+    let clients: Vec<_> = arms.iter().map(|arm| (&arm.client, arm.attempts)).collect();
+    let servers: Vec<_> =
+        arms.iter().filter_map(|arm| Some((arm.server.as_ref()?, arm.attempts))).collect();
+    let softirqs: Vec<_> =
+        arms.iter().filter_map(|arm| Some((arm.softirq.as_ref()?, arm.attempts))).collect();
+    let wires: Vec<_> = arms.iter().filter_map(|arm| arm.wire.as_ref()).collect();
+    Arm {
+        name: first.name.clone(),
+        factors: first.factors.clone(),
+        link: link(&arms),
+        path: arms.iter().find_map(|arm| arm.path.clone()),
+        metrics: metrics(&arms, concludes),
+        histograms: distributions::merged(&parts(&arms, |arm| &arm.histograms)),
+        attempts: sum(arms.iter().map(|arm| arm.attempts)),
+        ok: sum(arms.iter().map(|arm| arm.ok)),
+        errors: summed(&parts(&arms, |arm| &arm.errors)),
+        first_errors: arms.iter().rev().flat_map(|arm| arm.first_errors.clone()).collect(),
+        statuses: summed(&parts(&arms, |arm| &arm.statuses)),
+        client: hosts::host(&clients),
+        server: (!servers.is_empty()).then(|| hosts::host(&servers)),
+        softirq: hosts::softirq(&softirqs),
+        wire: hosts::wire(&wires),
+        timeline: merged(&arms, |arm| arm.timeline.as_ref()),
+        expectation: merged(&arms, |arm| arm.expectation.as_ref()),
+        syn_retry_ladder_s: first.syn_retry_ladder_s.clone(),
+        rungs: summed_by_place(&parts(&arms, |arm| &arm.rungs)),
+        rounds: rounds(trials),
+        warmup: warmup(&arms),
+        series: first.series.clone(),
+        reuse: first.reuse.clone(),
+        connections_attempted: sum_of_some(&arms, |arm| arm.connections_attempted),
+        connections_ok: sum_of_some(&arms, |arm| arm.connections_ok),
+        closing: merged(&arms, |arm| arm.closing.as_ref()),
+        ports: merged(&arms, |arm| arm.ports.as_ref()),
+        io: first.io.clone(),
+        saturation: saturation::of_rounds(
+            &arms.iter().map(|arm| arm.saturation.as_ref()).collect::<Vec<_>>(),
+        ),
+        own: Own::merge(&parts(&arms, |arm| &arm.own)).unwrap_or_default(),
+        elapsed_s: arms.iter().map(|arm| arm.elapsed_s).sum(),
+        cut_after_s: arms.iter().find_map(|arm| arm.cut_after_s),
+        partial: stopped(trials),
+        failure: trials.iter().rev().find_map(|t| t.arm.failure.clone()).filter(|_| failed),
+    }
+}
+
+/// Whether a trial was stopped and did not run again when the run was resumed.
+fn stopped(trials: &[&Trial]) -> bool {
+    let whole = last_of_each_round(trials, |trial| !trial.arm.partial);
+    trials.iter().any(|trial| trial.arm.partial && !whole.contains_key(&trial.round))
+}
+
+/// All trials, in order of running.
+fn rounds(trials: &[&Trial]) -> Vec<Round> {
+    let counting = counting(trials);
+    let again = |trial: &Trial| {
+        let last = counting.get(&trial.round).is_some_and(|last| std::ptr::eq(*last, trial));
+        (!last).then(|| "repeated in the same round".to_owned())
+    };
+    let round = |trial: &&Trial| Round {
+        round: trial.round,
+        began_s: trial.began_s,
+        left_out: left_out(trial).or_else(|| again(trial)),
+        metrics: names(&[&trial.arm])
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), exact(&trial.arm, &name)?)))
+            .collect(),
+    };
+    trials.iter().map(round).collect()
+}
+
+/// Every metric of any of the arms, and p50 and p99 of every histogram.
+fn names(arms: &[&Arm]) -> BTreeSet<String> {
+    let followed = |histogram: &String| FOLLOWED.map(|ending| format!("{histogram}{ending}"));
+    let metrics = arms.iter().flat_map(|arm| arm.metrics.keys().cloned());
+    metrics.chain(arms.iter().flat_map(|arm| arm.histograms.keys().flat_map(followed))).collect()
+}
+
+fn metrics(arms: &[&Arm], concludes: bool) -> BTreeMap<String, Metric> {
+    let metric = |name: String| {
+        let values: Vec<f64> = arms.iter().filter_map(|arm| exact(arm, &name)).collect();
+        // A quantile lacks where values are few: the mean of the others would be of other rounds.
+        let whole = values.len() == arms.len();
+        if !whole && !arms.iter().any(|arm| arm.metrics.contains_key(&name)) {
+            return None;
+        }
+        let metric = Metric {
+            value: sample::mean(&values)?,
+            unit: arms.iter().find_map(|arm| unit(arm, &name))?,
+            ci95: concludes.then(|| sequence::interval(&values, ALPHA)).flatten().map(|ends| {
+                // The mean of what is never below 0 is not below 0 either.
+                if values.iter().all(|value| *value >= 0.0) {
+                    ends.map(|end| end.max(0.0))
+                } else {
+                    ends
+                }
+            }),
+            median: sample::median(&values),
+            n: values.len() as u64,
+        };
+        Some((name, metric))
+    };
+    names(arms).into_iter().filter_map(metric).collect()
+}
+
+/// The first link, with the lateness and the unwanted drops of all.
+fn link(arms: &[&Arm]) -> Option<LinkMeasured> {
+    let links: Vec<&LinkMeasured> = arms.iter().filter_map(|arm| arm.link.as_ref()).collect();
+    let late: Vec<_> = links.iter().filter_map(|link| link.lateness_us.as_ref()).collect();
+    links.first().map(|&first| LinkMeasured {
+        lateness_us: distributions::merge(&late),
+        unwanted_drops: sum(links.iter().map(|link| link.unwanted_drops)),
+        ..first.clone()
+    })
+}
+
+fn warmup(arms: &[&Arm]) -> Option<Warmup> {
+    let warmups: Vec<&Warmup> = arms.iter().filter_map(|arm| arm.warmup.as_ref()).collect();
+    (!warmups.is_empty()).then(|| Warmup {
+        attempts: sum(warmups.iter().map(|warmup| warmup.attempts)),
+        ok: sum(warmups.iter().map(|warmup| warmup.ok)),
+        errors: summed(&parts(&warmups, |warmup| &warmup.errors)),
+        elapsed_s: warmups.iter().map(|warmup| warmup.elapsed_s).sum(),
+        histograms: distributions::merged(&parts(&warmups, |warmup| &warmup.histograms)),
+    })
+}
+
+/// `us` of `connect_us`.
+fn unit_in_name(histogram: &str) -> String {
+    histogram.rsplit('_').next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,346 @@
+//! Looks at one host: counters of its namespace, its listening sockets, its CPU time and memory.
+//!
+//! `/proc/thread-self/net` is the namespace of the calling thread; `/proc/net` would be that of the
+//! main thread.
+
+mod pulse;
+mod queues;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tcptoll_core::record::{Listener, ListenerQueue};
+use tcptoll_core::tcp::counters;
+use tcptoll_core::tcp::counters::{CpuTimes, Standstill};
+use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag};
+use tcptoll_kernel::{SysError, cpu};
+
+pub use self::pulse::Pulse;
+use self::queues::{ListenerSample, QueueRecorder};
+use crate::clock::monotonic_ns;
+use crate::messages::{Snapshot, WatchQueues};
+
+/// How often the queues of listening sockets are looked at while a load runs.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Of these looks, one counts half-open connections too: the kernel walks its whole table of
+/// connections for that, 0.4 ms of CPU.
+const HALF_OPEN_EVERY: u64 = 50;
+
+/// `net.core.somaxconn` as a file.
+pub fn sysctl_path(name: &str) -> String {
+    format!("/proc/sys/{}", name.replace('.', "/"))
+}
+
+/// Splits `net.core.somaxconn=128`; `None` if either side is missing.
+pub fn parse_sysctl(typed: &str) -> Option<(String, String)> {
+    let (name, value) = typed.split_once('=')?;
+    let (name, value) = (name.trim(), value.trim());
+    (!name.is_empty() && !value.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+}
+
+/// Sets sysctls of this host and reads them back.
+///
+/// Errors: a sentence that names the sysctl, also where the kernel kept another value than asked.
+pub fn set_sysctls(wanted: &[(String, String)]) -> Result<Vec<(String, String)>, String> {
+    wanted
+        .iter()
+        .map(|(name, value)| {
+            if !name.starts_with("net.") || name.contains("..") || name.contains('/') {
+                return Err(format!("sysctl {name}: a host of the lab has only net.* of its own"));
+            }
+            let path = sysctl_path(name);
+            fs::write(&path, value).map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => {
+                    format!("sysctl {name}: this kernel has none, or none per network namespace")
+                }
+                std::io::ErrorKind::PermissionDenied => format!(
+                    "sysctl {name}: the kernel does not let a namespace change it ({error})"
+                ),
+                _ => format!("sysctl {name}={value}: {error}"),
+            })?;
+            let got = read_sysctl(name)?;
+            if !is_same_value(&got, value) {
+                return Err(format!("sysctl {name}={value} has no effect: the kernel keeps {got}"));
+            }
+            Ok((name.clone(), got))
+        })
+        .collect()
+}
+
+/// Whether two values of a sysctl are the same but for blanks.
+pub fn is_same_value(one: &str, other: &str) -> bool {
+    one.split_whitespace().eq(other.split_whitespace())
+}
+
+/// Reads one sysctl of this host, blanks folded.
+pub fn read_sysctl(name: &str) -> Result<String, String> {
+    let path = sysctl_path(name);
+    let text = fs::read_to_string(path).map_err(|error| format!("sysctl {name}: {error}"))?;
+    Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Peaks of the queues of this host's listening sockets, looked at again and again by a thread.
+#[derive(Debug, Default)]
+pub struct Observer {
+    /// Whose listeners are looked at.
+    whose: Whose,
+    shared: Arc<Mutex<Shared>>,
+    away: Arc<AtomicBool>,
+}
+
+/// Which listeners of a network are looked at.
+#[derive(Clone, Debug, Default)]
+enum Whose {
+    /// All: the network is the host's alone.
+    #[default]
+    All,
+    /// The one that serves this address.
+    Serving(SocketAddr),
+    /// Those that were not there before, by their inodes.
+    Since(Arc<BTreeSet<u64>>),
+}
+
+impl Whose {
+    fn includes(&self, socket: &ListenSocket) -> bool {
+        match self {
+            Self::All => true,
+            Self::Serving(at) => serves(socket, *at),
+            Self::Since(before) => !before.contains(&socket.inode),
+        }
+    }
+}
+
+/// What the looks have come to.
+#[derive(Debug, Default)]
+struct Shared {
+    peaks: BTreeMap<(String, u16), Listener>,
+    /// Queues over time, where an experiment asked for them.
+    recorder: Option<QueueRecorder>,
+    /// One look of this number counts half-open connections too; 0: the observer's own number.
+    half_open_every: u64,
+}
+
+impl Shared {
+    fn take(&mut self, seen: &[ListenerSample]) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.look(monotonic_ns(), seen);
+        }
+        merge(&mut self.peaks, seen);
+    }
+}
+
+impl Observer {
+    /// An observer that only looks when asked.
+    pub fn idle() -> Self {
+        Self::default()
+    }
+
+    /// Starts to look again and again, on any of these CPUs. The thread ends with the process.
+    pub fn start(cpus: Vec<u32>) -> Self {
+        Self::idle().looking(cpus)
+    }
+
+    /// As [`Observer::start`], at the listener that serves this address alone.
+    pub fn of_listener(at: SocketAddr) -> Self {
+        Self { whose: Whose::Serving(at), ..Self::idle() }.looking(cpu::allowed())
+    }
+
+    /// As [`Observer::start`], at the listeners that are not there yet: on a network that others use, too.
+    pub fn of_new_listeners(cpus: Vec<u32>) -> Self {
+        let listeners = SockDiag::open().and_then(|mut diag| diag.listeners()).unwrap_or_default();
+        let before = listeners.iter().map(|listener| listener.inode).collect();
+        Self { whose: Whose::Since(Arc::new(before)), ..Self::idle() }.looking(cpus)
+    }
+
+    fn looking(self, cpus: Vec<u32>) -> Self {
+        let observer = self;
+        let shared = Arc::clone(&observer.shared);
+        let away = Arc::clone(&observer.away);
+        let whose = observer.whose.clone();
+        std::thread::spawn(move || {
+            // Not on the CPU whose work is measured, if there is another.
+            let _ = cpu::allow(&cpus);
+            let Ok(mut diag) = SockDiag::open() else { return };
+            for turn in 0_u64.. {
+                if away.load(Ordering::Relaxed) {
+                    return;
+                }
+                // Looked at under the lock: what was seen before `forget` must not come after it.
+                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let every = match shared.half_open_every {
+                    0 => HALF_OPEN_EVERY,
+                    every => every,
+                };
+                if let Ok(seen) = look(&mut diag, turn.is_multiple_of(every), &whose) {
+                    shared.take(&seen);
+                }
+                drop(shared);
+                std::thread::sleep(LOOK_EVERY);
+            }
+        });
+        observer
+    }
+
+    /// Looks no more, unless asked: with 50,000 connections the looks take a quarter of a CPU.
+    pub fn look_away(&self) {
+        self.away.store(true, Ordering::Relaxed);
+    }
+
+    /// Forgets the peaks so far.
+    pub fn forget(&self) {
+        self.shared().peaks.clear();
+    }
+
+    /// Records the queues of listeners over time from now on.
+    pub fn record(&self, wanted: WatchQueues) -> Result<(), SysError> {
+        let mut shared = self.shared();
+        let sockets = SockDiag::open()?.listeners()?;
+        shared.recorder = Some(QueueRecorder::begin(monotonic_ns(), &sockets));
+        shared.half_open_every = u64::from(wanted.half_open_every);
+        Ok(())
+    }
+
+    /// Looks once more if queues are recorded: before a listener is closed, say.
+    pub fn look_now(&self) {
+        let mut shared = self.shared();
+        if shared.recorder.is_some()
+            && let Ok(mut diag) = SockDiag::open()
+            && let Ok(seen) = look(&mut diag, false, &self.whose)
+        {
+            shared.take(&seen);
+        }
+    }
+
+    /// The queue of the listener of this number, as recorded; `None`: there is none.
+    pub fn recorded(&self, number: usize) -> Option<ListenerQueue> {
+        self.shared().recorder.as_ref()?.queues().nth(number)
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The host as it is now, with the peaks so far; whether its process stood still is [`Pulse`]'s.
+    pub fn snapshot(&self) -> Snapshot {
+        let net = |file: &str| {
+            fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default()
+        };
+        let mut all = counters::parse_net(&net("snmp"));
+        all.extend(counters::parse_net(&net("netstat")));
+        all.extend(counters::parse_snmp6(&net("snmp6")));
+        let mut connections = Vec::new();
+        if let Ok(mut diag) = SockDiag::open() {
+            if let Ok(seen) = look(&mut diag, true, &self.whose) {
+                self.shared().take(&seen);
+            }
+            if let Ok(infos) = diag.tcp_info(16) {
+                connections = infos.into_iter().map(|(_, _, info)| info).collect();
+            }
+        }
+        let children_time = cpu::children_time();
+        let children = cpu::running(&cpu::descendants());
+        Snapshot {
+            at_ns: monotonic_ns(),
+            counters: all,
+            sockstat: counters::parse_sockstat(&net("sockstat")),
+            listeners: self.shared().peaks.values().cloned().collect(),
+            device_drops: counters::parse_device_drops(&net("dev")).values().sum(),
+            softnet_drops: counters::parse_softnet_drops(&net("softnet_stat")),
+            cpu: cpu_times(),
+            children_cpu_us: (children_time.user_us, children_time.system_us),
+            children: children.len() as u64,
+            children_memory_bytes: cpu::memory_bytes(&children),
+            rss_peak_bytes: cpu::rss_peak_bytes(),
+            connections,
+            standstill: Standstill::default(),
+        }
+    }
+}
+
+/// CPU time of the machine, one element a CPU, ticks.
+pub fn cpu_times() -> Vec<CpuTimes> {
+    counters::parse_stat(&fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+/// Whether a listener serves an address: bound to it, or to every address.
+fn serves(listener: &ListenSocket, at: SocketAddr) -> bool {
+    let bound = listener.address.ip().to_canonical();
+    let same = bound == at.ip().to_canonical() || bound.is_unspecified();
+    listener.address.port() == at.port() && same
+}
+
+fn look(
+    diag: &mut SockDiag,
+    half_open: bool,
+    whose: &Whose,
+) -> Result<Vec<ListenerSample>, SysError> {
+    /// `TCP_SYN_RECV` of the kernel.
+    const SYN_RECEIVED: u8 = 3;
+    let sockets = diag.listeners()?;
+    sockets
+        .into_iter()
+        .filter(|socket| whose.includes(socket))
+        .map(|socket| {
+            let port = socket.address.port();
+            let half_open =
+                half_open.then(|| diag.count_in_state(SYN_RECEIVED, Some(port))).transpose()?;
+            let half_open = half_open.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+            Ok(ListenerSample { socket, half_open })
+        })
+        .collect()
+}
+
+fn merge(peaks: &mut BTreeMap<(String, u16), Listener>, seen: &[ListenerSample]) {
+    for ListenerSample { socket, half_open } in seen {
+        let now = Listener {
+            address: socket.address.ip().to_string(),
+            port: socket.address.port(),
+            accept_queue_peak: socket.accept_queue_len,
+            accept_queue_limit: socket.accept_queue_limit,
+            syn_queue_peak: *half_open,
+        };
+        peaks
+            .entry((now.address.clone(), now.port))
+            .and_modify(|peak| {
+                peak.accept_queue_peak = peak.accept_queue_peak.max(now.accept_queue_peak);
+                peak.accept_queue_limit = now.accept_queue_limit;
+                peak.syn_queue_peak = peak.syn_queue_peak.max(now.syn_queue_peak);
+            })
+            .or_insert(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_serves_the_address_it_is_bound_to_or_every_address() {
+        let listener = |address: &str| ListenSocket {
+            inode: 1,
+            uid: 0,
+            address: address.parse().unwrap(),
+            accept_queue_len: 0,
+            accept_queue_limit: 4,
+            drops: None,
+        };
+        let at = "127.0.0.1:80".parse().unwrap();
+        let served = ["127.0.0.1:80", "0.0.0.0:80", "[::]:80", "[::ffff:127.0.0.1]:80"];
+        assert!(served.iter().all(|address| serves(&listener(address), at)));
+        let others = ["127.0.0.1:81", "127.0.0.2:80", "[::1]:80"];
+        assert!(!others.iter().any(|address| serves(&listener(address), at)));
+    }
+
+    #[test]
+    fn a_sysctl_has_a_name_and_a_value_which_may_hold_anything() {
+        let pair = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
+        assert_eq!(parse_sysctl("net.a = 1 2"), pair("net.a", "1 2"));
+        assert_eq!(parse_sysctl("net.a=b=c"), pair("net.a", "b=c"));
+        assert_eq!(["net.a", "=1", "net.a= "].map(parse_sysctl), [None, None, None]);
+    }
+}

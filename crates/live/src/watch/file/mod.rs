@@ -1,0 +1,13 @@
+//! A watch's record as a file: written within a limit, read line by line.
+
+mod join;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use read::{WatchReadError, WatchRecord};
+pub use write::{LIMIT_MIN, WatchRecorder};
+
+/// How a watch begins every record.
+const HEADER: &[u8] = b"{\"line\":\"watch-header\"";

@@ -1,0 +1,303 @@
+//! How is a metric drawn over a size? Both axes logarithmic, a line per way of sending with interval
+//! bars, limits as thin dashed lines, published figures as hollow squares.
+
+use super::limits::{Window, limits};
+use super::lines::{Line, Lines, Point};
+use tcptoll_show::html::plot;
+use tcptoll_show::html::plot::{Frame, Plot, Scale};
+use tcptoll_show::own::Picture;
+use tcptoll_show::svg::{Anchor, Screen, Svg, for_both};
+use tcptoll_show::{clean, figures, number};
+
+/// Width of the column of what the kernel chose.
+const AUTO: f64 = 52.0;
+
+/// A smaller size whose goodput is this share of the greatest is large enough.
+const NEARLY: f64 = 0.95;
+
+/// Sentences about lines; more would not be read.
+const SENTENCES: usize = 3;
+
+/// A limit with the part of it that lies in the picture.
+struct Drawn<'a> {
+    window: &'a Window,
+    inside: Vec<(f64, f64)>,
+}
+
+/// The picture with its caption.
+pub(super) fn picture(lines: &Lines<'_>) -> Picture {
+    let label = format!("{} over {} size", figures::capital(lines.shown.words), lines.size.noun);
+    Picture {
+        both_svg: for_both(&label, |screen| draw(lines, screen)),
+        caption: caption(lines),
+        // The lines are named below, with their colours.
+        drawn: Vec::new(),
+    }
+}
+
+/// A size in a sentence: `1 byte`, `512 bytes`, `64K`.
+pub(super) fn spoken(size: f64) -> String {
+    let text = number::size(size);
+    match text.as_str() {
+        "1" => "1 byte".to_owned(),
+        _ if size < 1_024.0 => format!("{text} bytes"),
+        _ => text,
+    }
+}
+
+/// A value of the metric in words.
+fn words(lines: &Lines<'_>, value: f64) -> String {
+    if lines.rate { number::bit_rate(value) } else { number::time(value) }
+}
+
+fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
+    let wide = screen == Screen::Wide;
+    let [left, bottom] = if wide { [84.0, 330.0] } else { [74.0, 260.0] };
+    let frame = Frame::across(screen, left, 26.0, bottom);
+    let auto = lines.points().any(|point| point.size.is_none());
+    let right = if auto { frame.right - AUTO } else { frame.right };
+    let ends = |point: &Point<'_>| {
+        let [low, high] = point.bar.unwrap_or([point.value; 2]);
+        [point.value, low, high, point.published.map_or(point.value, |(value, _)| value)]
+    };
+    let limits = limits(lines);
+    let values = lines.points().flat_map(ends).chain(limits.links.iter().copied());
+    let y = Scale::log(values, bottom - 6.0, frame.top + 6.0);
+    let x = Scale::bytes(lines.sizes().into_iter(), left + 10.0, right - 10.0);
+    // On a short link a window allows more than there is to see.
+    let windows: Vec<Drawn<'_>> = limits
+        .windows
+        .iter()
+        .map(|window| Drawn { window, inside: below_top(window, y.most()) })
+        .filter(|drawn| drawn.inside.len() > 1)
+        .collect();
+    let key = lines.all.len() + windows.len();
+    let keyed = key > 1;
+    let below = 50.0 + if keyed { plot::KEY * key as f64 } else { 0.0 };
+    let mut plot = Plot::new(frame, below, x, y);
+    let tick = |value| if lines.rate { number::rate_tick(value) } else { number::tick(value) };
+    plot.y_axis(if wide { 9 } else { 7 }, tick);
+    plot.x_ticks(if wide { 12 } else { 6 }, true, number::size);
+    let auto_at = frame.right - AUTO / 2.0 + 6.0;
+    if auto {
+        plot.svg.line("grid", (auto_at, frame.top), (auto_at, bottom));
+        plot.svg.text("tick", (auto_at, bottom + 16.0), Anchor::Middle, "auto");
+    }
+    plot.base();
+    plot.y_label(&format!("{} (log)", lines.shown.words));
+    plot.x_label(34.0, &format!("{} (bytes, log)", lines.size.axis));
+    for (at, rate) in limits.links.iter().enumerate() {
+        link(&mut plot, lines, *rate, at);
+    }
+    for (at, drawn) in windows.iter().enumerate() {
+        plot.group("echo", &window_name(lines, drawn.window), |plot| {
+            plot.line(&format!("computed {}", dash(at)), drawn.inside.iter().copied());
+        });
+    }
+    for line in &lines.all {
+        one(&mut plot, lines, line, auto_at);
+    }
+    if keyed {
+        let of_line = |line: &Line<'_>| {
+            let name = if line.label.is_empty() { "measured" } else { line.label.as_str() };
+            (
+                format!("curve {} {}", line.dash, line.colour),
+                clean::shorten(name, if wide { 90 } else { 40 }),
+            )
+        };
+        let of_window = |(at, drawn): (usize, &Drawn<'_>)| {
+            (format!("computed echo {}", dash(at)), window_name(lines, drawn.window))
+        };
+        let names: Vec<(String, String)> = lines
+            .all
+            .iter()
+            .map(of_line)
+            .chain(windows.iter().enumerate().map(of_window))
+            .collect();
+        plot.key(52.0, 34.0, names.iter().map(|(class, name)| (class.clone(), name.as_str())));
+    }
+    plot.svg
+}
+
+/// Dashes of limits: none of them is a solid line.
+fn dash(at: usize) -> &'static str {
+    ["d2", "d3", "d1"][at % 3]
+}
+
+fn window_name(lines: &Lines<'_>, window: &Window) -> String {
+    let rtt = number::time(window.rtt_us);
+    let each = lines.points().any(|point| {
+        point.arm.own.transfer.as_ref().is_some_and(|transfer| transfer.connections > 1)
+    });
+    let each = if each { " × connections" } else { "" };
+    format!("limit: receive window / RTT of {rtt}{each}")
+}
+
+/// A limit up to the top of the frame: beyond it there is nothing to see.
+fn below_top(window: &Window, top: f64) -> Vec<(f64, f64)> {
+    let mut inside: Vec<(f64, f64)> = Vec::new();
+    let mut last: Option<[f64; 2]> = None;
+    for [size, _, rate] in window.points.iter().copied() {
+        if rate <= top {
+            inside.push((size, rate));
+        } else {
+            // Where the line crosses the top: straight in logarithms.
+            let from = last.filter(|[_, before]| *before < top);
+            inside.extend(from.map(|[before_size, before]| {
+                let share = (top / before).ln() / (rate / before).ln();
+                (before_size * (size / before_size).powf(share), top)
+            }));
+            break;
+        }
+        last = Some([size, rate]);
+    }
+    inside
+}
+
+fn link(plot: &mut Plot, lines: &Lines<'_>, rate: f64, at: usize) {
+    let text = format!("link: {} of payload", words(lines, rate));
+    let Frame { left, .. } = plot.frame;
+    let y = plot.y.at(rate);
+    plot.group("echo", &text, |plot| {
+        plot.level(&format!("computed {}", dash(at)), rate);
+    });
+    plot.svg.text("name", (left + 8.0, y - 5.0), Anchor::Start, &text);
+}
+
+fn one(plot: &mut Plot, lines: &Lines<'_>, line: &Line<'_>, auto_at: f64) {
+    let tooltip = if line.label.is_empty() { lines.shown.words } else { line.label.as_str() };
+    plot.group(&line.colour, tooltip, |plot| {
+        plot.line(
+            &format!("curve {}", line.dash),
+            line.sized().map(|(size, point)| (size, point.value)),
+        );
+    });
+    for point in &line.points {
+        let x = point.size.map_or(auto_at, |size| plot.x.at(size));
+        let y = plot.y.at(point.value);
+        plot.group(&line.colour, &told(lines, point), |plot| {
+            if let Some(ends) = point.bar {
+                plot.whisker(x, ends, 5.0);
+            }
+            plot.svg.dot("full", (x, y), 4.0, "");
+        });
+        if let Some((value, source)) = point.published {
+            let text = format!("{}: published {} ({source})", point.arm.name, words(lines, value));
+            let corner = (x - 4.5, plot.y.at(value) - 4.5);
+            plot.group(&line.colour, "", |plot| {
+                plot.svg.rect("hollow", corner, (9.0, 9.0), &text);
+            });
+        }
+    }
+}
+
+/// What a point is, in words.
+fn told(lines: &Lines<'_>, point: &Point<'_>) -> String {
+    let bar = point.bar.map_or_else(String::new, |[low, high]| {
+        if lines.rate {
+            format!(" (95 % interval {} to {})", words(lines, low), words(lines, high))
+        } else {
+            format!(" (99th percentile {})", words(lines, high))
+        }
+    });
+    format!("{}: {}{bar}", point.arm.name, words(lines, point.value))
+}
+
+/// What to see, of up to three lines, and what the marks are.
+fn caption(lines: &Lines<'_>) -> String {
+    let mut said: Vec<String> = Vec::new();
+    if lines.rate {
+        said.extend(lines.all.iter().filter_map(|line| enough(lines, line)).take(SENTENCES));
+    } else {
+        said.extend(lines.all.iter().filter_map(|line| ends(lines, line)).take(SENTENCES));
+    }
+    said.extend(apart(lines));
+    if !lines.rate && lines.points().any(|point| point.bar.is_some()) {
+        said.push("Bars: up to the 99th percentile.".to_owned());
+    }
+    if lines.points().any(|point| point.published.is_some()) {
+        said.push("Hollow squares: published.".to_owned());
+    }
+    if lines.more > 0 {
+        said.push(format!("{} not drawn.", figures::plural(lines.more as u64, "more line")));
+    }
+    said.join(" ")
+}
+
+/// The smallest size that gives nearly the greatest goodput of its line.
+fn enough(lines: &Lines<'_>, line: &Line<'_>) -> Option<String> {
+    let (largest, best) = line.sized().max_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+    let (size, point) = line.sized().find(|(_, point)| point.value >= best.value * NEARLY)?;
+    let (least, first) = line.sized().next()?;
+    let noun = lines.size.noun;
+    let text = if size.total_cmp(&largest).is_eq() {
+        format!("a {noun} of {} gives the most, {}", spoken(size), words(lines, best.value))
+    } else {
+        let share = match (point.value / best.value * 100.0).floor() {
+            percent if percent < 100.0 => format!("{percent} % of the greatest"),
+            _ => "as much as any other".to_owned(),
+        };
+        format!("a {noun} of {} gives {}, {share}", spoken(size), words(lines, point.value))
+    };
+    let from = if least < size {
+        format!("; {} gives {}", spoken(least), words(lines, first.value))
+    } else {
+        String::new()
+    };
+    let auto = line.points.iter().find(|point| point.size.is_none());
+    let text = match auto {
+        // To the digits that are shown.
+        Some(auto)
+            if auto.value > best.value && words(lines, auto.value) != words(lines, best.value) =>
+        {
+            let most = words(lines, auto.value);
+            format!("auto gives the most, {most}; of the fixed sizes, {text}{from}")
+        }
+        Some(auto) => format!("{text}{from}; auto gives {}", words(lines, auto.value)),
+        None => format!("{text}{from}"),
+    };
+    Some(sentence(&format!("{}{text}", line.before())))
+}
+
+/// A time at the smallest and the largest size of a line.
+fn ends(lines: &Lines<'_>, line: &Line<'_>) -> Option<String> {
+    let (least, first) = line.sized().next()?;
+    let (most, last) = line.sized().last()?;
+    (least < most).then_some(())?;
+    Some(sentence(&format!(
+        "{}the median {} is {} for {} and {} for {}",
+        line.before(),
+        lines.shown.words,
+        words(lines, first.value),
+        spoken(least),
+        words(lines, last.value),
+        spoken(most)
+    )))
+}
+
+/// The size at which two lines are furthest apart.
+fn apart(lines: &Lines<'_>) -> Option<String> {
+    let at = |size: f64| {
+        let values = lines.all.iter().filter_map(|line| Some((line, line.of_size(size)?.value)));
+        let most = values.clone().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let least = values.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some((size, most, least, most.1 / least.1))
+    };
+    let all = lines.sizes().into_iter().filter_map(at);
+    let (size, (high, _), (low, _), ratio) = all.max_by(|a, b| a.3.total_cmp(&b.3))?;
+    (high.label != low.label).then(|| {
+        format!(
+            "The lines are furthest apart at {}: {} has {} the {} of {}.",
+            spoken(size),
+            high.label,
+            number::ratio(ratio),
+            lines.shown.words,
+            low.label
+        )
+    })
+}
+
+/// A capital at the start unless a label stands there, and a full stop.
+fn sentence(text: &str) -> String {
+    format!("{}.", figures::capital(text))
+}

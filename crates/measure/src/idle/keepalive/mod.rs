@@ -1,0 +1,182 @@
+//! What does it cost to know that idle connections are alive, and how soon is a death known?
+
+mod advice;
+mod causes;
+mod columns;
+mod conclusion;
+pub(crate) mod experiment;
+mod observation;
+mod options;
+pub(crate) mod pictures;
+mod settings;
+mod stage;
+mod trial;
+
+pub(crate) use advice::chosen;
+
+use tcptoll_core::experiment::figures::{
+    CLIENT_CPU, GOODPUT, LATENESS, RTT, SERVER_CPU, histogram, metric,
+};
+use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+
+/// Bytes on the wire for checking each idle connection, per hour.
+pub(crate) const BYTES: MetricSpec = metric(
+    "checking_bytes_per_hour_per_socket",
+    "bytes/h",
+    "bytes per hour and socket",
+    Better::Lower,
+);
+/// Packets on the wire for checking each idle connection, per hour.
+pub(crate) const PACKETS: MetricSpec = metric(
+    "checking_packets_per_hour_per_socket",
+    "1/h",
+    "packets per hour and socket",
+    Better::Lower,
+);
+/// Memory of the client's program for each connection.
+pub(crate) const CLIENT_MEMORY: MetricSpec =
+    metric("client_bytes_per_socket", "bytes", "client bytes per socket", Better::Lower);
+/// CPU time of the client's processes for 1,000 idle connections, per second.
+pub(crate) const CLIENT_IDLE_CPU: MetricSpec = metric(
+    "client_fleet_cpu_us_per_s_per_1000_sockets",
+    "us/s",
+    "client CPU per 1,000 sockets",
+    Better::Lower,
+);
+/// Kernel memory of the client for each connection.
+pub(crate) const CLIENT_KERNEL_MEMORY: MetricSpec = metric(
+    "client_kernel_bytes_per_socket",
+    "bytes",
+    "client kernel bytes per socket",
+    Better::Lower,
+);
+/// Dead connections that were detected.
+pub(crate) const DEATHS_KNOWN: MetricSpec =
+    metric("deaths_known", "connections", "dead connections detected", Better::Higher);
+/// Dead connections that were not detected.
+pub(crate) const DEATHS_UNNOTICED: MetricSpec =
+    metric("deaths_unnoticed", "connections", "dead connections not detected", Better::Lower);
+/// Heartbeats per second.
+pub(crate) const HEARTBEATS: MetricSpec =
+    metric("heartbeats_per_s", "1/s", "heartbeats per second", Better::Neither);
+/// Keep-alive probes on the wire.
+pub(crate) const PROBES: MetricSpec =
+    metric("keepalive_probes", "probes", "keepalive probes", Better::Neither);
+/// CPU time of the emulated link for 1,000 idle connections, per second.
+pub(crate) const LINK_CPU: MetricSpec = metric(
+    "link_cpu_us_per_s_per_1000_sockets",
+    "us/s",
+    "link CPU per 1,000 sockets",
+    Better::Neither,
+);
+/// CPU time of the whole machine for 1,000 idle connections, per second.
+pub(crate) const MACHINE_CPU: MetricSpec = metric(
+    "machine_cpu_us_per_s_per_1000_sockets",
+    "us/s",
+    "machine CPU per 1,000 sockets",
+    Better::Lower,
+);
+/// Messages of the connection that writes, per second.
+pub(crate) const RATE: MetricSpec =
+    metric("messages_per_s", "1/s", "messages per second", Better::Higher);
+/// Keep-alive probes per second.
+pub(crate) const PROBES_RATE: MetricSpec =
+    metric("probes_per_s", "1/s", "probes per second", Better::Neither);
+/// Memory of the server's program for each connection.
+pub(crate) const SERVER_MEMORY: MetricSpec =
+    metric("server_bytes_per_socket", "bytes", "server bytes per socket", Better::Lower);
+/// CPU time of the server's processes for 1,000 idle connections, per second.
+pub(crate) const SERVER_IDLE_CPU: MetricSpec = metric(
+    "server_fleet_cpu_us_per_s_per_1000_sockets",
+    "us/s",
+    "server CPU per 1,000 sockets",
+    Better::Lower,
+);
+/// Kernel memory of the server for each connection.
+pub(crate) const SERVER_KERNEL_MEMORY: MetricSpec = metric(
+    "server_kernel_bytes_per_socket",
+    "bytes",
+    "server kernel bytes per socket",
+    Better::Lower,
+);
+/// Wait of an arriving connection for room.
+pub(crate) const ARRIVAL: HistogramSpec =
+    histogram("arrival_us", "wait of a new connection for its place", Better::Lower);
+/// From the fault to its detection.
+pub(crate) const DETECTION: HistogramSpec =
+    histogram("detection_us", "time from the fault to its detection", Better::Lower);
+
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll keepalive
+      1,000 connections, 100 of them cut off: how fast is each mechanism, and at what cost?
+  tcptoll keepalive --detect-within 30s
+      the cheapest settings of each mechanism that detect a dead peer within 30 s, tested
+  tcptoll keepalive --mechanism none,tcp,heartbeat --idle 10s --sockets 50000 --writer off
+      what testing 50,000 idle connections costs in packets, CPU and memory
+  tcptoll keepalive --mechanism none,tcp --sockets 1,17,51 --idle kernel
+      does SO_KEEPALIVE slow down the one connection that writes?
+  tcptoll keepalive --mechanism tcp,heartbeat --fault freeze
+      a stopped process, whose kernel still answers probes
+  tcptoll keepalive --mechanism heartbeat --evidence acknowledged,answered --fault freeze
+      the same, with heartbeats that the program itself must answer
+  tcptoll keepalive --mechanism tcp --probes 1,2,3 --fault loss=5% --watch 30s --writer off
+      live connections that are closed because of packet loss
+  tcptoll keepalive --mechanism write --fault cut --server-sysctl net.ipv4.tcp_retries2=5
+      when does a program that only writes get an error?
+  tcptoll keepalive --to 192.0.2.7:6379 --mechanism heartbeat --null 'PING\\r\\n' --evidence answered
+      connections to your own server, with a heartbeat of its protocol
+
+An option with several values (--idle 1s,10s) makes one arm (variant) per value. TCP keepalive here
+means the kernel's probes on idle connections, not HTTP keep-alive.
+
+Mechanisms (--mechanism):
+  none        the program only reads
+  tcp         kernel probes: SO_KEEPALIVE with --idle, --interval and --probes
+  heartbeat   the program sends a heartbeat when nothing has arrived for --idle, and expects the
+              --evidence within --answer-within
+  lazy        no timer: once there are --most connections, each new connection causes idle ones to
+              be tested with a heartbeat
+  write       the program writes every --interval until the kernel gives up and reports an error";
+
+/// The experiment.
+pub(crate) const SPEC: Spec = Spec {
+    name: "keepalive",
+    question: "What does it cost to detect dead peers of idle connections, and how soon is it done?",
+    about: "Measure TCP keepalive, heartbeats and reaping: cost, and time to detect a dead peer",
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: Some("to"),
+    complete: options::complete,
+    compares: options::compares,
+    metrics: &[
+        &BYTES,
+        &PACKETS,
+        &CLIENT_MEMORY,
+        &CLIENT_CPU,
+        &CLIENT_IDLE_CPU,
+        &CLIENT_KERNEL_MEMORY,
+        &DEATHS_KNOWN,
+        &DEATHS_UNNOTICED,
+        &GOODPUT,
+        &HEARTBEATS,
+        &PROBES,
+        &LINK_CPU,
+        &MACHINE_CPU,
+        &RATE,
+        &PROBES_RATE,
+        &SERVER_MEMORY,
+        &SERVER_CPU,
+        &SERVER_IDLE_CPU,
+        &SERVER_KERNEL_MEMORY,
+    ],
+    histograms: &[&ARRIVAL, &DETECTION, &LATENESS, &RTT],
+    primary: RATE.name,
+    answers: &[DETECTION.name, ARRIVAL.name],
+    margin: 0.02,
+    operation: Noun { one: "message", many: "messages", short: "msg" },
+    tables: columns::TABLES,
+    causes: causes::ALL,
+    conclude: conclusion::conclude,
+};

@@ -1,0 +1,3 @@
+//! What does it cost to keep connections that carry nothing?
+
+pub(crate) mod keepalive;

@@ -1,0 +1,360 @@
+//! What to change where local ports run low, each with the arm of the same run that proves it.
+
+use super::{CONNECT_CPU, NO_PORT, SCARCE};
+use tcptoll_core::record::{Advice, Arm, Summary};
+use tcptoll_core::study::level_text;
+use tcptoll_core::units::{human_count, human_us};
+
+/// Options that decide how many ports there are, or which end keeps them.
+const OPTIONS: [&str; 10] = [
+    "bind",
+    "bind-no-port",
+    "client-sysctl",
+    "close",
+    "held",
+    "max-tw-buckets",
+    "port-range",
+    "reuse",
+    "sources",
+    "tw-reuse",
+];
+
+/// Share of client CPU that was idle.
+const IDLE: &str = "client_idle_share";
+
+/// From this difference of the idle share on, it is worth a clause.
+const IDLE_MIN: f64 = 0.05;
+
+/// A change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fix {
+    LongLived,
+    ServerCloses,
+    Sources,
+    WiderRange,
+    TimeWaitReuse,
+    LatePort,
+    Buckets,
+}
+
+/// All, the one with the least to lose first.
+const ALL: [Fix; 7] = [
+    Fix::LongLived,
+    Fix::Sources,
+    Fix::WiderRange,
+    Fix::TimeWaitReuse,
+    Fix::ServerCloses,
+    Fix::LatePort,
+    Fix::Buckets,
+];
+
+impl Fix {
+    /// The one change that makes this arm differ from another.
+    ///
+    /// None: they differ in none, or in several.
+    fn between(ill: &Arm, well: &Arm) -> Option<Self> {
+        let text = |arm: &Arm, option: &str| match option {
+            "reuse" => arm.reuse.clone().or_else(|| arm.factors.get(option).map(level_text)),
+            _ => arm.factors.get(option).map(level_text),
+        };
+        let changed = |option: &str| text(ill, option) != text(well, option);
+        let named = |option: &str| text(well, option).unwrap_or_default();
+        // How many ports are held before the measurement follows from the change.
+        let mut found = OPTIONS.into_iter().filter(|option| *option != "held" && changed(option));
+        let of_option = |option: &str| match option {
+            "close" if named(option) == "never" => Some(Self::LongLived),
+            "close" if named(option) == "server" => Some(Self::ServerCloses),
+            "reuse" if named(option).starts_with("keep-alive") => Some(Self::LongLived),
+            "reuse" if named(option) == "server-close" => Some(Self::ServerCloses),
+            "sources" | "bind" => Some(Self::Sources),
+            "port-range" => Some(Self::WiderRange),
+            "tw-reuse" => Some(Self::TimeWaitReuse),
+            "client-sysctl" if named(option).contains("ip_local_port_range") => {
+                Some(Self::WiderRange)
+            }
+            "client-sysctl" if named(option).contains("tcp_tw_reuse") => Some(Self::TimeWaitReuse),
+            "bind-no-port" => Some(Self::LatePort),
+            "max-tw-buckets" => Some(Self::Buckets),
+            _ => None,
+        };
+        let fix = found.next().and_then(of_option)?;
+        found.next().is_none().then_some(fix)
+    }
+
+    fn change(self, well: &Arm) -> String {
+        let level = |option: &str| well.factors.get(option).map(level_text);
+        match self {
+            Self::LongLived => {
+                "Keep connections open and reuse them: use a pool, or one connection per worker."
+                    .to_owned()
+            }
+            Self::ServerCloses => {
+                "Let the server close first. TIME-WAIT then moves to the server, where it takes \
+                 memory but no local port."
+                    .to_owned()
+            }
+            Self::Sources => {
+                let number = level("sources").unwrap_or_else(|| "more".to_owned());
+                format!(
+                    "Connect from {number} source addresses in turn, bound with \
+                     IP_BIND_ADDRESS_NO_PORT (--bind). Each address has the whole port range."
+                )
+            }
+            Self::WiderRange => {
+                let range = level("port-range").unwrap_or_else(|| "1024-65535".to_owned());
+                format!(
+                    "Widen net.ipv4.ip_local_port_range to {}. connect(2) becomes slow when half of \
+                     the range is in use.",
+                    range.replace('-', " ")
+                )
+            }
+            Self::TimeWaitReuse => "Set net.ipv4.tcp_tw_reuse = 1 on the client. A port is then \
+                                    free again after 1 s in TIME-WAIT."
+                .to_owned(),
+            Self::LatePort => {
+                "Set IP_BIND_ADDRESS_NO_PORT before bind(2), so that connect(2) chooses the port."
+                    .to_owned()
+            }
+            Self::Buckets => {
+                "Lower net.ipv4.tcp_max_tw_buckets on the client. Beyond this number of sockets, \
+                              connections end without TIME-WAIT."
+                    .to_owned()
+            }
+        }
+    }
+
+    const fn cost(self) -> &'static str {
+        match self {
+            Self::LongLived => {
+                "Idle connections take memory on both hosts, and the server may close a connection while a request is being sent."
+            }
+            Self::ServerCloses => {
+                "The server holds the sockets in TIME-WAIT, and the client must wait for the close."
+            }
+            Self::Sources => {
+                "The program must choose the source address, and the server must accept all of these addresses."
+            }
+            Self::WiderRange => {
+                "Outgoing connections may occupy ports that servers on this machine listen on. List those in net.ipv4.ip_local_reserved_ports."
+            }
+            Self::TimeWaitReuse => {
+                "Both hosts need TCP timestamps. Nothing else then tells an old segment from a new one."
+            }
+            Self::LatePort => "None on Linux 4.2 and later.",
+            Self::Buckets => {
+                "A protection is lost: a delayed segment may reach a new connection on the same port."
+            }
+        }
+    }
+
+    const fn undo(self) -> &'static str {
+        match self {
+            Self::LongLived => "Close each connection after use.",
+            Self::ServerCloses => "Let the client close first.",
+            Self::Sources => "Remove the addresses.",
+            Self::WiderRange => "net.ipv4.ip_local_port_range = 32768 60999",
+            Self::TimeWaitReuse => "net.ipv4.tcp_tw_reuse = 2",
+            Self::LatePort => "Clear the option.",
+            Self::Buckets => "Restore the previous net.ipv4.tcp_max_tw_buckets.",
+        }
+    }
+}
+
+/// What to change: every change that an arm of the run proves, or else the usual ones.
+pub(super) fn advice(summary: &Summary, cause: &str) -> Vec<Advice> {
+    let has = |arm: &Arm| summary.causes.iter().any(|one| one.id == cause && one.arm == arm.name);
+    let ill: Vec<&Arm> = summary.arms.iter().filter(|arm| has(arm)).collect();
+    let proof_of = |fix: Fix| {
+        let mut pairs =
+            ill.iter().flat_map(|ill| summary.arms.iter().map(move |well| (*ill, well)));
+        let (ill, well) = pairs.find(|(ill, well)| {
+            !has(well)
+                && is_well(well)
+                && same_else(ill, well)
+                && Fix::between(ill, well) == Some(fix)
+        })?;
+        Some((well, proof(summary, cause, ill, well)))
+    };
+    let advise = |fix: Fix, (well, proof): (&Arm, String)| Advice {
+        cause: cause.to_owned(),
+        change: fix.change(well),
+        cost: fix.cost().to_owned(),
+        undo: fix.undo().to_owned(),
+        proof: Some(proof),
+    };
+    let proven: Vec<Advice> =
+        ALL.into_iter().filter_map(|fix| proof_of(fix).map(|proof| advise(fix, proof))).collect();
+    if proven.is_empty() { vec![unproven(cause)] } else { proven }
+}
+
+/// What to change where no arm of the run proves a change.
+fn unproven(cause: &str) -> Advice {
+    Advice {
+        cause: cause.to_owned(),
+        change: "Keep connections open and reuse them. Otherwise widen \
+                 net.ipv4.ip_local_port_range, or add source addresses."
+            .to_owned(),
+        cost: Fix::WiderRange.cost().to_owned(),
+        undo: Fix::WiderRange.undo().to_owned(),
+        proof: None,
+    }
+}
+
+/// Whether the arm shows that a change works.
+fn is_well(arm: &Arm) -> bool {
+    arm.failure.is_none() && arm.ok > 0 && arm.ok == arm.attempts
+}
+
+/// Whether two arms differ in options of ports alone.
+fn same_else(one: &Arm, other: &Arm) -> bool {
+    let rest = |arm: &Arm| {
+        let mut factors = arm.factors.clone();
+        factors.retain(|option, _| !OPTIONS.contains(&option.as_str()));
+        factors
+    };
+    rest(one) == rest(other)
+}
+
+/// What the run measured with the change.
+fn proof(summary: &Summary, cause: &str, ill: &Arm, well: &Arm) -> String {
+    let value = |arm: &Arm, metric: &str| arm.metrics.get(metric).map(|metric| metric.value);
+    let both = |metric| value(well, metric).zip(value(ill, metric));
+    let mut parts = Vec::new();
+    if cause == SCARCE {
+        let refused = ill.errors.get(NO_PORT).copied().unwrap_or(0);
+        let over = well.connections_ok.map(|n| format!(" over {} connections", human_count(n)));
+        parts.push(format!(
+            "all {} operations succeeded{}; in arm {}, {} of {} found no free port",
+            human_count(well.ok),
+            over.unwrap_or_default(),
+            ill.name,
+            human_count(refused),
+            human_count(ill.attempts)
+        ));
+    } else if let Some((with, without)) = both(CONNECT_CPU) {
+        parts.push(format!(
+            "connect(2) takes {} of CPU, compared with {} in arm {}{}",
+            human_us(with),
+            human_us(without),
+            ill.name,
+            interval(summary, CONNECT_CPU, ill, well)
+        ));
+    }
+    if let Some((with, without)) = both(IDLE).filter(|(with, without)| with - without >= IDLE_MIN) {
+        parts.push(format!(
+            "the client's CPU is idle for {:.0} % instead of {:.0} %",
+            with * 100.0,
+            without * 100.0
+        ));
+    }
+    format!("arm {}: {}", well.name, parts.join("; "))
+}
+
+/// The ratio of a metric with its interval, where the run has it: ` (0.0085×, 95 % CI 0.008–0.009)`.
+fn interval(summary: &Summary, metric: &str, ill: &Arm, well: &Arm) -> String {
+    let is_of_the_pair = |one: &&tcptoll_core::record::Comparison| {
+        one.metric == metric && one.a == well.name && one.b == ill.name
+    };
+    let found = summary.comparisons.iter().find(is_of_the_pair);
+    let with_interval = found.and_then(|one| one.ratio.zip(one.ci95));
+    with_interval.map_or_else(String::new, |(ratio, [low, high])| {
+        format!(" ({}×, 95 % CI {}–{})", short(ratio), short(low), short(high))
+    })
+}
+
+/// Two significant digits or more.
+fn short(ratio: f64) -> String {
+    let digits =
+        if ratio >= 1.0 { 2 } else { (1.0 - ratio.log10().floor()).clamp(2.0, 6.0) as usize };
+    format!("{ratio:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::tests::{arm, metric};
+    use super::super::{LOCAL_PORTS_SCARCE, PORTS_SEARCH_SLOW};
+    use super::*;
+    use tcptoll_core::record::{Cliff, Comparison, PortUse};
+
+    fn with(name: &str, factors: &[(&str, &str)], cpu_us: f64) -> Arm {
+        let mut arm = arm(name, PortUse::default());
+        let level = |(option, level): &(&str, &str)| ((*option).into(), Value::from(*level));
+        arm.factors = factors.iter().map(level).collect();
+        arm.metrics.insert(CONNECT_CPU.into(), metric(cpu_us));
+        arm
+    }
+
+    fn slow(name: &str, factors: &[(&str, &str)]) -> Arm {
+        let mut arm = with(name, factors, 840.0);
+        let cliff = Some(Cliff { at_ports: 14_116.0, below_us: 7.0, above_us: 840.0 });
+        arm.own = Box::new(PortUse { cliff, ..PortUse::default() }).into();
+        arm
+    }
+
+    fn advised(arms: Vec<Arm>) -> Vec<Advice> {
+        let mut summary = tcptoll_core::record::Summary::default();
+        summary.causes = arms.iter().filter_map(|arm| PORTS_SEARCH_SLOW.explain(arm)).collect();
+        summary.arms = arms;
+        let ci95 = Some([0.0081, 0.0087]);
+        let (a, b) = ("two".to_owned(), "one".to_owned());
+        let metric = CONNECT_CPU.to_owned();
+        summary.comparisons =
+            vec![Comparison { metric, a, b, ratio: Some(0.0084), ci95, ..Comparison::default() }];
+        PORTS_SEARCH_SLOW.advice(&summary, None)
+    }
+
+    #[test]
+    fn each_fix_is_advised_with_the_arm_that_proves_it() {
+        let advice = advised(vec![
+            slow("one", &[]),
+            with("wide", &[("port-range", "1024-65535")], 7.2),
+            with("two", &[("sources", "2")], 7.1),
+            with("kept", &[("close", "never"), ("held", "0")], 8.0),
+        ]);
+        let changes: Vec<&str> = advice.iter().map(|one| one.change.as_str()).collect();
+        assert_eq!(changes.len(), 3, "{changes:?}");
+        assert!(changes[0].starts_with("Keep connections open"), "{changes:?}");
+        assert!(changes[1].starts_with("Connect from 2 source addresses"), "{changes:?}");
+        assert!(changes[2].contains("ip_local_port_range to 1024 65535."), "{changes:?}");
+        assert_eq!(
+            advice[1].proof.as_deref().unwrap(),
+            "arm two: connect(2) takes 7.10 µs of CPU, compared with 840 µs in arm one \
+             (0.0084×, 95 % CI 0.0081–0.0087)"
+        );
+    }
+
+    #[test]
+    fn an_arm_that_differs_in_more_proves_nothing() {
+        let advice = advised(vec![
+            slow("one", &[("rate", "2000")]),
+            with("slower", &[("rate", "100"), ("sources", "2")], 7.0),
+            with("both", &[("rate", "2000"), ("sources", "2"), ("port-range", "1-2")], 7.0),
+            slow("still", &[("rate", "2000"), ("sources", "3")]),
+        ]);
+        assert!(advice.iter().all(|one| one.proof.is_none()), "{advice:?}");
+        assert_eq!(advice.len(), 1);
+    }
+
+    #[test]
+    fn an_arm_whose_ports_did_not_run_out_proves_it_for_those_that_did() {
+        let mut ill = with("short", &[("reuse", "client-close")], 7.0);
+        (ill.ok, ill.attempts) = (64, 100);
+        ill.errors.insert(NO_PORT.into(), 36);
+        let mut well = with("kept", &[("reuse", "keep-alive")], 7.0);
+        well.connections_ok = Some(4);
+        let mut failing = with("failing", &[("reuse", "server-close")], 7.0);
+        failing.ok = 99;
+        let mut summary = tcptoll_core::record::Summary::default();
+        summary.causes.extend(LOCAL_PORTS_SCARCE.explain(&ill));
+        summary.arms = vec![ill, well, failing];
+        let advice = LOCAL_PORTS_SCARCE.advice(&summary, None);
+        assert_eq!(advice.len(), 1, "{advice:?}");
+        assert_eq!(
+            advice[0].proof.as_deref().unwrap(),
+            "arm kept: all 100 operations succeeded over 4 connections; in arm short, 36 \
+             of 100 found no free port"
+        );
+    }
+}

@@ -1,0 +1,349 @@
+//! What every conclusion needs: causes with their advice, figures by name, the least and the most of
+//! many, sentences, an answer of them, and commands to run next.
+
+use crate::kit::causes;
+use tcptoll_core::experiment::cause::CauseSpec;
+use tcptoll_core::record::{Arm, Comparison, NextStep, Summary};
+use tcptoll_core::units::human_count;
+
+/// Arms and comparisons that are stated one by one; of more, the least and the most.
+const STATED: usize = 4;
+
+/// Most characters of ratios that are stated one by one; of longer ones, the least and the most.
+const LISTED: usize = 200;
+
+/// Most sentences of an answer, with the verdict that comes first.
+const SENTENCES: usize = 3;
+
+/// Most characters of an answer, with the verdict that comes first.
+pub(crate) const ANSWER_MAX: usize = 400;
+
+/// Characters of the verdict of one comparison without its names, or of the count of several.
+pub(crate) const VERDICT_MAX: usize = 110;
+
+/// The same of a second comparison that has its words within the same sentence.
+const SECOND_MAX: usize = 20;
+
+/// Names the causes that the evidence of each arm supports, and what to change against them.
+///
+/// `proof` says what the same run measured with the change for a cause in place.
+pub(crate) fn explain(
+    summary: &mut Summary,
+    all: &[&CauseSpec],
+    proof: impl Fn(&Summary, &str) -> Option<String>,
+) {
+    summary.causes = summary.arms.iter().flat_map(|arm| causes::supported(arm, all)).collect();
+    let is_found = |spec: &&CauseSpec| summary.causes.iter().any(|cause| cause.id == spec.id);
+    let mut found: Vec<&CauseSpec> = all.iter().copied().filter(is_found).collect();
+    found.sort_by_key(|spec| spec.id);
+    let advice = found.iter().flat_map(|spec| spec.advice(summary, proof(summary, spec.id)));
+    summary.advice = advice.collect();
+}
+
+/// The first arm of the same run that differs from `ill` in nothing but these options, with all
+/// operations successful and no cause: the measured proof of a fix.
+pub(crate) fn cured<'a>(summary: &'a Summary, ill: &Arm, options: &[&str]) -> Option<&'a Arm> {
+    summary.arms.iter().find(|arm| {
+        arm.name != ill.name
+            && differ_only_in(arm, ill, options)
+            && arm.ok == arm.attempts
+            && summary.causes.iter().all(|cause| cause.arm != arm.name)
+    })
+}
+
+/// Whether two arms have the same levels of all other options.
+pub(crate) fn differ_only_in(a: &Arm, b: &Arm, options: &[&str]) -> bool {
+    let others = |arm: &Arm| {
+        let mut factors = arm.factors.clone();
+        factors.retain(|option, _| !options.contains(&option.as_str()));
+        factors
+    };
+    others(a) == others(b)
+}
+
+/// A command worth running next, and why.
+pub(crate) fn step(command: &str, why: &str) -> NextStep {
+    NextStep { command: command.to_owned(), why: why.to_owned() }
+}
+
+/// The commands that explain the causes of a run, each once.
+pub(crate) fn explanations(summary: &Summary) -> Vec<NextStep> {
+    let mut steps: Vec<NextStep> = Vec::new();
+    for cause in &summary.causes {
+        let command = format!("tcptoll explain {}", cause.id);
+        if steps.iter().all(|step| step.command != command) {
+            steps.push(step(&command, "what this cause is, how to detect it, how to fix it"));
+        }
+    }
+    steps
+}
+
+/// The value of a metric in an arm.
+///
+/// None: it was not measured.
+pub(crate) fn value(arm: &Arm, metric: &str) -> Option<f64> {
+    arm.metrics.get(metric).map(|metric| metric.value)
+}
+
+/// What is stated of many.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Excerpt<T> {
+    /// All, in their order.
+    Each(Vec<T>),
+    /// There are too many: the least, the most, and how many there are.
+    Ends(T, T, usize),
+}
+
+/// All of at most [`STATED`], else the one of the least size and the one of the most.
+pub(crate) fn stated<T>(mut all: Vec<T>, size: impl Fn(&T) -> f64) -> Excerpt<T> {
+    let count = all.len();
+    if count <= STATED {
+        return Excerpt::Each(all);
+    }
+    all.sort_by(|a, b| size(a).total_cmp(&size(b)));
+    match (all.pop(), all.into_iter().next()) {
+        (Some(most), Some(least)) => Excerpt::Ends(least, most, count),
+        (most, _) => Excerpt::Each(most.into_iter().collect()),
+    }
+}
+
+/// The first of the list, as many as are stated one by one.
+pub(crate) fn first_stated<T>(all: &[T]) -> &[T] {
+    &all[..all.len().min(STATED)]
+}
+
+/// An answer of these sentences, the most important first: with the verdict that comes before, at most
+/// three of them and 400 characters. The first is always part of it, each other one if it has room.
+pub(crate) fn answer_of(summary: &Summary, sentences: Vec<String>) -> String {
+    let verdict = verdict(&summary.comparisons);
+    let room = ANSWER_MAX.saturating_sub(verdict);
+    let most = SENTENCES - usize::from(verdict > 0);
+    let mut chosen: Vec<String> = Vec::new();
+    let mut length = 0;
+    for sentence in sentences {
+        let longer = length + usize::from(length > 0) + sentence.chars().count();
+        if chosen.is_empty() || (chosen.len() < most && longer <= room) {
+            chosen.push(sentence);
+            length = longer;
+        }
+    }
+    chosen.join(" ")
+}
+
+/// Characters that the verdict before the answer needs.
+fn verdict(comparisons: &[Comparison]) -> usize {
+    let length = |names: &[&String]| names.iter().map(|name| name.chars().count()).sum::<usize>();
+    match comparisons {
+        [] => 0,
+        [one] => VERDICT_MAX + length(&[&one.a, &one.b, &one.metric]),
+        [one, two] if (&one.b, &one.metric) == (&two.b, &two.metric) => {
+            VERDICT_MAX + SECOND_MAX + length(&[&one.a, &two.a, &one.b, &one.metric])
+        }
+        _ => VERDICT_MAX,
+    }
+}
+
+/// `a, b and c`.
+pub(crate) fn enumerated(phrases: &[String]) -> String {
+    match phrases {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// The first sentence of a text, with its full stop.
+pub(crate) fn first_sentence(text: &str) -> &str {
+    let end = text
+        .match_indices(". ")
+        .find(|(at, _)| text[at + 2..].starts_with(char::is_uppercase))
+        .map_or(text.len(), |(at, _)| at + 1);
+    &text[..end]
+}
+
+/// The arm before a sentence, where there are several: `In arm NAME, `.
+pub(crate) fn in_arm(several: bool, arm: &Arm) -> String {
+    if several { format!("In arm {}, ", arm.name) } else { String::new() }
+}
+
+/// The ratios of a metric in a sentence: `HEAD relative to B: A 0.52× (95 % CI 0.51–0.54), …`. Of
+/// many, or of long names, the least and the most.
+///
+/// None: there are none, or one or two of one base, whose ratios come before the answer with the verdicts.
+pub(crate) fn ratios(summary: &Summary, metric: &str, head: &str) -> Option<String> {
+    match summary.comparisons.as_slice() {
+        [] | [_] => return None,
+        [one, two] if one.b == two.b && one.metric == two.metric => return None,
+        _ => {}
+    }
+    let (least, most, count) = match comparisons(summary, metric) {
+        Excerpt::Each(mut all) => {
+            let text = listed(head, &all, ", ")? + ".";
+            if all.len() < 3 || text.chars().count() <= LISTED {
+                return Some(text);
+            }
+            let ratio = |one: &Comparison| one.ratio.unwrap_or(1.0);
+            all.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+            (*all.first()?, *all.last()?, all.len())
+        }
+        Excerpt::Ends(least, most, count) => (least, most, count),
+    };
+    Some(format!("{} ({count} comparisons).", listed(head, &[least, most], " to ")?))
+}
+
+fn listed(head: &str, all: &[&Comparison], between: &str) -> Option<String> {
+    let base = &all.first()?.b;
+    let same = all.iter().all(|one| one.b == *base);
+    let each: Vec<String> = all
+        .iter()
+        .map(|one| {
+            let compared_with = if same { String::new() } else { format!(" of {}", one.b) };
+            format!("{} {}{compared_with}", one.a, with_interval(one))
+        })
+        .collect();
+    let relative = if same { format!(" relative to {base}") } else { String::new() };
+    Some(format!("{head}{relative}: {}", each.join(between)))
+}
+
+/// `0.52× (95 % CI 0.51–0.54)`.
+fn with_interval(one: &Comparison) -> String {
+    let interval = one.ci95.map_or_else(String::new, |[low, high]| {
+        format!(" (95 % CI {}–{})", times(low), times(high))
+    });
+    format!("{}×{interval}", times(one.ratio.unwrap_or(1.0)))
+}
+
+/// A ratio with two significant digits or more.
+fn times(ratio: f64) -> String {
+    let digits = match ratio {
+        ratio if ratio >= 10.0 => 0,
+        ratio if ratio >= 1.0 => 2,
+        ratio if ratio > 0.0 => (1.0 - ratio.log10().floor()).clamp(2.0, 6.0) as usize,
+        _ => 2,
+    };
+    format!("{ratio:.digits$}")
+}
+
+/// The comparisons of a metric that have a ratio: all, or those of the least and the most ratio.
+fn comparisons<'a>(summary: &'a Summary, metric: &str) -> Excerpt<&'a Comparison> {
+    let ratio = |comparison: &Comparison| comparison.ratio.filter(|ratio| ratio.is_finite());
+    let of_metric =
+        |comparison: &&Comparison| comparison.metric == metric && ratio(comparison).is_some();
+    let all = summary.comparisons.iter().filter(of_metric).collect();
+    stated(all, |comparison| comparison.ratio.unwrap_or(1.0))
+}
+
+/// The first letter as a capital.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// An expected count in words: whole from ten on.
+pub(crate) fn few(count: f64) -> String {
+    match count {
+        count if count.fract() == 0.0 || count >= 10.0 => human_count(count.round() as u64),
+        count if count < 0.01 => format!("{count:.0e}"),
+        count => format!("{count:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::causes::ports::LOCAL_PORTS_SCARCE;
+    use crate::kit::causes::queues::ACCEPT_QUEUE_FULL;
+    use tcptoll_core::record::HostSummary;
+
+    #[test]
+    fn each_cause_has_its_advice_with_proof_and_one_command() {
+        let arm = |name: &str| {
+            let counters = [("TcpExtListenOverflows".to_owned(), 7)].into();
+            let server = HostSummary { counters, ..HostSummary::default() };
+            Arm { name: name.to_owned(), server: Some(server), ..Arm::default() }
+        };
+        let mut short = arm("b");
+        short.errors.insert("local-ports".to_owned(), 3);
+        let mut summary = tcptoll_core::record::Summary::default();
+        summary.arms = vec![arm("a"), short];
+        let all = [&LOCAL_PORTS_SCARCE, &ACCEPT_QUEUE_FULL];
+        explain(&mut summary, &all, |_, id| id.starts_with("accept").then(|| "seen".to_owned()));
+        let causes = summary.causes.iter().map(|cause| (cause.arm.as_str(), cause.id.as_str()));
+        assert_eq!(
+            causes.collect::<Vec<_>>(),
+            [("a", "accept-queue-full"), ("b", "local-ports-scarce"), ("b", "accept-queue-full")],
+            "arm after arm, in the order of the list"
+        );
+        let advice = summary.advice.iter().map(|one| (one.cause.as_str(), one.proof.as_deref()));
+        assert_eq!(
+            advice.collect::<Vec<_>>(),
+            [("accept-queue-full", Some("seen")), ("local-ports-scarce", None)]
+        );
+        let commands: Vec<String> =
+            explanations(&summary).into_iter().map(|step| step.command).collect();
+        assert_eq!(
+            commands,
+            ["tcptoll explain accept-queue-full", "tcptoll explain local-ports-scarce"]
+        );
+    }
+
+    #[test]
+    fn up_to_four_are_stated_in_their_order_and_of_more_the_ends() {
+        let numbers_stated = |numbers: &[f64]| stated(numbers.to_vec(), |number| *number);
+        assert_eq!(numbers_stated(&[3.0, 1.0, 2.0, 0.0]), Excerpt::Each(vec![3.0, 1.0, 2.0, 0.0]));
+        assert_eq!(numbers_stated(&[3.0, 1.0, 2.0, 0.5, 1.5]), Excerpt::Ends(0.5, 3.0, 5));
+        assert_eq!(numbers_stated(&[]), Excerpt::Each(Vec::new()));
+        // Of equal ones the first is the least and the last is the most.
+        let equal: Vec<(u8, f64)> = (0..5).map(|number| (number, 1.0)).collect();
+        assert_eq!(stated(equal, |(_, size)| *size), Excerpt::Ends((0, 1.0), (4, 1.0), 5));
+    }
+
+    #[test]
+    fn an_answer_has_at_most_three_sentences_and_room_for_the_verdict() {
+        let sentences = || ["One.", "Two.", "Three.", "Four."].map(str::to_owned).to_vec();
+        let mut summary = Summary::default();
+        assert_eq!(answer_of(&summary, sentences()), "One. Two. Three.");
+        summary.comparisons = vec![Comparison::default()];
+        assert_eq!(answer_of(&summary, sentences()), "One. Two.");
+        let long = |length| "l".repeat(length);
+        let first = answer_of(&summary, vec![long(500), "Two.".to_owned()]);
+        assert_eq!(first, long(500), "the first in any case");
+        let skipped = answer_of(&summary, vec!["One.".to_owned(), long(290), "Three.".to_owned()]);
+        assert_eq!(skipped, "One. Three.");
+    }
+
+    #[test]
+    fn a_sentence_ends_before_the_next_capital() {
+        assert_eq!(first_sentence("Linux 6.1 vs. 5.4. Next."), "Linux 6.1 vs. 5.4.");
+        assert_eq!(first_sentence("Only one."), "Only one.");
+    }
+
+    #[test]
+    fn ratios_name_their_base_once_and_the_ends_of_many() {
+        let one = |a: &str, b: &str, ratio: f64| Comparison {
+            metric: "m".into(),
+            a: a.into(),
+            b: b.into(),
+            ratio: Some(ratio),
+            ..Comparison::default()
+        };
+        let sentence = |comparisons: &[Comparison]| {
+            let comparisons = comparisons.to_vec();
+            ratios(&Summary { comparisons, ..Summary::default() }, "m", "Rate")
+        };
+        let [x, y] = [one("x", "b", 0.52), one("y", "b", 12.0)];
+        assert_eq!(sentence(std::slice::from_ref(&x)), None);
+        assert_eq!(sentence(&[x.clone(), y.clone()]), None);
+        let apart = sentence(&[x.clone(), one("y", "c", 1.5)]);
+        assert_eq!(apart.as_deref(), Some("Rate: x 0.52× of b, y 1.50× of c."));
+        let long = one(&"l".repeat(200), "b", 0.7);
+        let ends = sentence(&[y, long, x]);
+        assert_eq!(ends.as_deref(), Some("Rate relative to b: x 0.52× to y 12× (3 comparisons)."));
+    }
+
+    #[test]
+    fn counts_below_ten_keep_their_digits() {
+        let words = [0.0, 3.0, 4.25, 27.8, 0.001].map(few);
+        assert_eq!(words, ["0", "3", "4.25", "28", "1e-3"]);
+    }
+}

@@ -1,0 +1,72 @@
+//! What happens to clients when connections arrive faster than the server accepts them?
+
+mod advice;
+mod columns;
+mod conclusion;
+pub(crate) mod experiment;
+mod options;
+mod settings;
+mod trial;
+
+use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
+use tcptoll_core::experiment::figures::{
+    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
+    DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, QUEUE_FULL,
+    RATE_RESOLUTION, RTT, SERVER_CPU, WAITED,
+};
+use tcptoll_core::experiment::spec::{Noun, Spec};
+
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll accept-queue
+      a burst of 500 connections meets a short accept queue, and a longer one
+  tcptoll accept-queue --backlog 4096 --somaxconn 128,256
+      the limit of the host, to which the kernel reduces a larger backlog
+  tcptoll accept-queue --backlog 16 --abort-on-overflow off,on --link rtt=10ms
+      connections that meet a full queue are ignored, or reset
+  tcptoll accept-queue --backlog 128 --accept-delay 500us,100us
+      does a server that accepts faster still need a longer queue?
+  tcptoll accept-queue --backlog 128 --rate 10000 --count 5000 --pause-every 500 --pause 1s
+      bursts with a pause between them
+  tcptoll accept-queue --backlog 16 --listeners 3
+      find out which of three listeners overflowed
+
+An option with several values makes one arm (variant) per value. The other arms are compared with
+the first, by time to first byte. Connect latency would be misleading: a client may regard a
+connection as established although the server has dropped its last ACK.";
+
+/// The experiment.
+pub(crate) const SPEC: Spec = Spec {
+    name: "accept-queue",
+    question: "What happens to clients when connections arrive faster than the server accepts them?",
+    about: "Overflow a server's accept queue and measure the effect on its clients",
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: None,
+    complete: options::complete,
+    compares: |_| true,
+    metrics: &[
+        &QUEUE_FULL,
+        &ACCEPT_QUEUE_PEAK,
+        &CLIENT_CPU,
+        &CONNECT_MEAN,
+        &CONNECTIONS_RATE,
+        &DROPS,
+        &FAILED_SHARE,
+        &FIRST_BYTE_MEAN,
+        &IN_FLIGHT,
+        &RATE_RESOLUTION,
+        &SERVER_CPU,
+        &WAITED,
+    ],
+    histograms: &[&CONNECT_OF_FAILED, &CONNECT, &FAILURE, &FIRST_BYTE, &LATENESS, &RTT],
+    primary: FIRST_BYTE_MEAN.name,
+    answers: &[FIRST_BYTE.name, CONNECT.name],
+    // A retransmission costs 1 s and more: smaller differences do not tell a full queue from a queue.
+    margin: 0.05,
+    operation: Noun::CONNECTION,
+    tables: columns::TABLES,
+    causes: &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL],
+    conclude: conclusion::conclude,
+};

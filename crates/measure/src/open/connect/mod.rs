@@ -1,0 +1,74 @@
+//! What does it cost to open a TCP connection, and where does the time go?
+
+mod causes;
+mod columns;
+mod conclusion;
+mod expectation;
+pub(crate) mod experiment;
+mod no_answer;
+mod observation;
+mod options;
+mod parse;
+pub(crate) mod pictures;
+mod settings;
+mod trial;
+mod warmup;
+
+use tcptoll_core::experiment::figures::{
+    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
+    FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU, WAITED,
+};
+use tcptoll_core::experiment::spec::{Noun, Spec};
+
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll connect --link cross-region
+      connect over a link with a round trip of 37 ms
+  tcptoll connect --link same-room,metro,cross-region --count 5000
+      compare three links
+  tcptoll connect --count 500 --concurrency 500 --accept-delay 2ms --backlog 16,4096 --allow-errors 100%
+      what a full accept queue costs, and whether a longer one helps
+  tcptoll connect --to db.example:5432 --count 50
+      your own server; for a public address the rate is low unless you set --rate
+  tcptoll connect --link metro --server 'redis-server --port 6379' --send 'PING\\r\\n'
+      a server of your choice, started in the lab
+  tcptoll connect --backlog 128,4096 --duration 500ms --warmup 100ms --margin 2%
+      trials of half a second, repeated until a difference of 2 % is confirmed or ruled out
+  tcptoll connect --link metro --rounds 10 --dry-run
+      print what would run, and the expected time
+
+An option with several values (--backlog 16,4096) makes one arm (variant) per value. The other arms
+are compared with the first.";
+
+/// The experiment.
+pub(crate) const SPEC: Spec = Spec {
+    name: "connect",
+    question: "What does it cost to open a TCP connection, and where does the time go?",
+    about: "Measure what opening a TCP connection costs, and where the time goes",
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: Some("to"),
+    complete: options::complete,
+    compares: |_| true,
+    metrics: &[
+        &ACCEPT_QUEUE_PEAK,
+        &CLIENT_CPU,
+        &CONNECT_MEAN,
+        &CONNECTIONS_RATE,
+        &FIRST_BYTE_MEAN,
+        &IN_FLIGHT,
+        &RATE_RESOLUTION,
+        &SERVER_CPU,
+        &WAITED,
+    ],
+    histograms: &[&CONNECT_OF_FAILED, &CONNECT, &FIRST_BYTE, &LATENESS, &RTT],
+    primary: CONNECT_MEAN.name,
+    answers: &[CONNECT.name, FIRST_BYTE.name],
+    // Differences in connect latency below this relative size change no decision.
+    margin: 0.01,
+    operation: Noun::CONNECTION,
+    tables: columns::TABLES,
+    causes: causes::ALL,
+    conclude: conclusion::conclude,
+};

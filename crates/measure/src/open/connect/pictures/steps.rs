@@ -1,0 +1,245 @@
+//! Where did the time of one operation go? Its steps as bars on one axis of time, and the same
+//! handshake from each point of view.
+
+use tcptoll_core::record::{Arm, PlaceKind, Step, Timeline};
+
+use super::expected::{self, Expected};
+use tcptoll_show::layout::{Align, Column, lay_out};
+use tcptoll_show::own::{Block, Tone};
+use tcptoll_show::run::Run;
+use tcptoll_show::{clean, figures, number};
+
+/// At most this many timelines stand on the terminal; the HTML report has all.
+const SHOWN: usize = 2;
+
+/// Columns of the bars at least; with less there is nothing to see.
+const BAR_MIN: usize = 16;
+
+/// The timelines that differ with their views, then expected against measured.
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
+    let mut blocks = timelines(summary, width);
+    blocks.extend(expected(summary));
+    if summary.place.kind == PlaceKind::Target {
+        let text = "tcptoll captures no packets of a server of your own. All eight steps, with a server \
+                    in the lab: tcptoll connect";
+        blocks.push(Block::Prose(2, text.to_owned(), Tone::Dim));
+    }
+    blocks
+}
+
+/// The timelines that differ, then their views.
+fn timelines(summary: &Run, width: usize) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let all: Vec<(&Arm, &Timeline)> = summary
+        .arms
+        .iter()
+        .filter_map(|arm| Some((arm, arm.timeline.as_ref()?)))
+        .filter(|(_, timeline)| !timeline.steps.is_empty())
+        .collect();
+    let mut shown: Vec<(&Arm, &Timeline)> = Vec::new();
+    for (arm, timeline) in &all {
+        if shown.len() < SHOWN
+            && shown.iter().all(|(_, other)| !expected::same_story(other, timeline))
+        {
+            shown.push((arm, timeline));
+        }
+    }
+    for (arm, timeline) in &shown {
+        blocks.push(Block::Blank);
+        blocks.push(heading(timeline, (summary.arms.len() > 1).then_some(&arm.name), width));
+        blocks.extend(bars(timeline, width));
+        blocks.extend(views(arm, timeline, width));
+    }
+    if all.len() > shown.len() && !shown.is_empty() {
+        let more = figures::plural((all.len() - shown.len()) as u64, "more timeline");
+        blocks.push(Block::Prose(2, format!("{more} in the HTML report"), Tone::Dim));
+    }
+    blocks
+}
+
+fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Block {
+    let arm_name = arm.map(|name| format!(", {}", clean::shorten(name, 24))).unwrap_or_default();
+    let witness = match timeline.source.as_str() {
+        "witness" => ", in a trial with capture",
+        "tcp-info" => ", by TCP_INFO",
+        _ => "",
+    };
+    let unmatched = match timeline.unmatched {
+        0 => String::new(),
+        n => format!(", {} not matched", number::count(n)),
+    };
+    let matched = number::count(timeline.matched);
+    let text = format!("where the time goes{arm_name} (median of {matched}{unmatched}{witness})");
+    Block::Line(vec![(Tone::Strong, clean::shorten(&text, width))])
+}
+
+/// Steps as a table whose last column is a picture.
+fn bars(timeline: &Timeline, width: usize) -> Vec<Block> {
+    let end = expected::timeline_end(timeline);
+    let cells = |f: &dyn Fn(&Step) -> String| timeline.steps.iter().map(f).collect::<Vec<_>>();
+    let unit = number::TimeUnit::of_column(timeline.steps.iter().map(|step| step.p50_us));
+    let number = |step: &Step| unit.figure(step.p50_us);
+    let symbol = |_: &Step| unit.symbol().to_owned();
+    let table = vec![
+        Column::new("", Align::Left, cells(&|s| clean::shorten(&s.at, 8))),
+        Column::new("", Align::Left, cells(&|s| clean::shorten(&s.name, 34))),
+        Column::new("", Align::Point, cells(&number)),
+        Column::new("", Align::Left, cells(&symbol)).gap(1),
+    ];
+    let lines = lay_out(table);
+    let left = lines.width().max(20);
+    let room = width.saturating_sub(left + 3).min(60);
+    let mut blocks = Vec::new();
+    for (row, step) in lines.rows.iter().zip(&timeline.steps) {
+        let bar = if room >= BAR_MIN { bar(step, end, room) } else { String::new() };
+        let row = format!("{row}{}", " ".repeat(left - clean::columns(row)));
+        blocks.push(Block::Line(vec![
+            (Tone::Plain, format!("{row}   ")),
+            (lane_tone(&step.at), bar),
+        ]));
+    }
+    if room >= BAR_MIN && end > 0.0 {
+        let last = number::time(end);
+        let gap = room.saturating_sub(1 + clean::columns(&last));
+        let scale = format!("{}0{}{last}", " ".repeat(left + 3), " ".repeat(gap));
+        blocks.push(Block::Line(vec![(Tone::Dim, scale)]));
+    }
+    blocks
+}
+
+fn lane_tone(at: &str) -> Tone {
+    match at {
+        "client" => Tone::Client,
+        "server" => Tone::Server,
+        _ => Tone::Wire,
+    }
+}
+
+/// A bar from the step's beginning to its end on an axis from 0 to `end`, in eighths of a column.
+fn bar(step: &Step, end: f64, room: usize) -> String {
+    if end <= 0.0 {
+        return String::new();
+    }
+    let eighths = |us: f64| ((us / end).clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
+    let begin = eighths(step.begins_us);
+    let from = (begin / 8).min(room - 1);
+    let end_at = eighths(step.begins_us + step.p50_us);
+    // A step of no visible length leaves a mark, also at the very end.
+    let to = if end_at > begin { end_at } else { from * 8 + 1 };
+    let (full, part) = ((to - from * 8) / 8, (to - from * 8) % 8);
+    let tail = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][part];
+    format!("{}{}{tail}", " ".repeat(from), "█".repeat(full))
+}
+
+/// The handshake from each point of view against whole round trips.
+fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
+    // Without a capture there is one view: the latency itself.
+    if timeline.views.is_empty() || timeline.source == "tcp-info" {
+        return None;
+    }
+    let rtt = expected::reference_rtt(arm);
+    let cells = |f: &dyn Fn(&tcptoll_core::record::HandshakeView) -> String| {
+        timeline.views.iter().map(f).collect::<Vec<_>>()
+    };
+    let with = |time: fn(f64) -> String| {
+        let expected = |view: &tcptoll_core::record::HandshakeView| {
+            let rtts = number::trimmed(view.expected_rtts);
+            match rtt.map(|rtt| rtt * view.expected_rtts).filter(|us| *us > 0.0) {
+                Some(us) => {
+                    let off = number::percent_off(view.p50_us / us);
+                    format!("{rtts} RTT = {} ({off})", time(us))
+                }
+                None => format!("{rtts} RTT"),
+            }
+        };
+        lay_out(vec![
+            Column::new("seen by", Align::Left, cells(&|v| clean::shorten(&v.name, 16))),
+            Column::new("from … to", Align::Left, cells(&|v| clean::shorten(&v.span, 26))),
+            Column::new("median", Align::Right, cells(&|v| time(v.p50_us))),
+            Column::new("expected", Align::Left, cells(&expected)),
+        ])
+    };
+    // The fourth digit of a time is worth its room only while there is room.
+    let exact = with(number::exact_time);
+    let lines = if exact.width() <= width { exact } else { with(number::time) };
+    Some(Block::Lines(lines, Tone::Dim))
+}
+
+/// Expected against measured: a line for one arm with ICMP echo beside it, else a table.
+fn expected(summary: &Run) -> Vec<Block> {
+    let rows: Vec<_> =
+        summary.arms.iter().filter_map(|arm| Some((arm, expected::expected(arm)?))).collect();
+    let [(arm, e)] = rows.as_slice() else { return expected_table(&rows) };
+    let (theirs, ours) = (number::exact_time(e.theory_us), number::exact_time(e.measured_us));
+    let text = if e.is_possible() {
+        format!("expected {} = {theirs} · measured {ours} ({})", e.formula(), e.off())
+    } else {
+        format!(
+            "the handshake takes {ours}, less than the {} of {theirs}: there is no expected value",
+            e.rtt_from
+        )
+    };
+    let mut blocks = vec![Block::Blank, Block::Prose(2, text, Tone::Plain)];
+    let from = from(arm, e);
+    blocks.extend(from.map(|from| Block::Prose(2, from, Tone::Dim)));
+    blocks.extend(expected::floor(arm).map(|floor| Block::Prose(2, floor, Tone::Dim)));
+    blocks
+}
+
+/// Where the round trip of the arithmetic is from, and what an echo took; once where they are the same.
+fn from(arm: &Arm, e: &Expected<'_>) -> Option<String> {
+    let [p50, p99, ..] = figures::quantiles(arm, "rtt_us").map(|us| us.map(number::exact_time));
+    if e.rtt_from == "ICMP echo" {
+        let p99 = p99.map(|p99| format!(" (its p99 {p99})")).unwrap_or_default();
+        return e
+            .is_possible()
+            .then(|| format!("RTT: median of the ICMP echoes in the same run{p99}"));
+    }
+    let mut from = format!("RTT from {}", e.rtt_from);
+    if let Some(p50) = p50 {
+        let p99 = p99.map(|p99| format!(", p99 {p99}")).unwrap_or_default();
+        from = format!("{from} · ICMP echo in the same run: p50 {p50}{p99}");
+    }
+    Some(from)
+}
+
+fn expected_table(rows: &[(&Arm, Expected<'_>)]) -> Vec<Block> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<&str> = rows.iter().map(|(arm, _)| arm.name.as_str()).collect();
+    let cells =
+        |f: &dyn Fn(&Expected<'_>) -> String| rows.iter().map(|(_, e)| f(e)).collect::<Vec<_>>();
+    let times = |time: fn(&Expected<'_>) -> f64| {
+        number::exact_times(&rows.iter().map(|(_, e)| time(e)).collect::<Vec<_>>())
+    };
+    let lines = lay_out(vec![
+        Column::new("connect, median", Align::Left, clean::shorten_all(&names, 26)),
+        Column::new("expected", Align::Right, times(|e| e.theory_us)),
+        Column::new("measured", Align::Right, times(|e| e.measured_us)),
+        Column::new("off", Align::Right, cells(&|e| e.off())),
+    ]);
+    let mut how: Vec<String> =
+        rows.iter().map(|(_, e)| format!("{}, RTT from {}", e.formula(), e.rtt_from)).collect();
+    how.sort();
+    how.dedup();
+    let how = format!("expected: {}", how.join("; "));
+    vec![Block::Blank, Block::Lines(lines, Tone::Strong), Block::Prose(2, how, Tone::Dim)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_step_leaves_a_mark_where_it_begins() {
+        let step = Step { begins_us: 50.0, p50_us: 0.01, ..blank() };
+        assert_eq!(bar(&step, 100.0, 20), format!("{}▏", " ".repeat(10)));
+        let last = Step { begins_us: 100.0, p50_us: 0.0, ..blank() };
+        assert_eq!(bar(&last, 100.0, 20), format!("{}▏", " ".repeat(19)));
+    }
+
+    fn blank() -> Step {
+        Step { name: String::new(), at: "wire".into(), begins_us: 0.0, p50_us: 0.0, p99_us: None }
+    }
+}

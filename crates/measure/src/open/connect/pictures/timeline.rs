@@ -1,0 +1,198 @@
+//! Where did the time of one operation go? Its steps between client and server, on an axis of time.
+
+use tcptoll_core::record::{Arm, Step, Timeline};
+
+use super::expected;
+use tcptoll_show::figures;
+use tcptoll_show::html::plot::{Frame, Plot, Scale};
+use tcptoll_show::number;
+use tcptoll_show::number::ABSENT;
+use tcptoll_show::own::{Item, Picture, Section};
+use tcptoll_show::run::Run;
+use tcptoll_show::svg::{Anchor, Screen, Svg, TwoScreens, for_both};
+
+/// Least distance of two step numbers in one lane.
+const APART: f64 = 19.0;
+
+/// The picture; `None` without steps.
+fn picture(timeline: &Timeline, arm: &str) -> Option<TwoScreens> {
+    let label = format!("Steps of the median operation of {arm} between client, wire and server");
+    // Of two parts without an order between client and server there is nothing to draw.
+    let is_whole = timeline.source != "tcp-info" && !timeline.steps.is_empty();
+    is_whole.then(|| for_both(&label, |screen| draw(timeline, screen)))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Client,
+    Wire,
+    Server,
+}
+
+fn lane(step: &Step) -> Lane {
+    match step.at.as_str() {
+        "client" => Lane::Client,
+        "server" => Lane::Server,
+        _ => Lane::Wire,
+    }
+}
+
+/// Heights of the lanes.
+const CLIENT: f64 = 46.0;
+const SERVER: f64 = 150.0;
+const BOTTOM: f64 = 192.0;
+
+fn draw(timeline: &Timeline, screen: Screen) -> Svg {
+    let wide = screen == Screen::Wide;
+    let left = if wide { 64.0 } else { 48.0 };
+    let frame = Frame::between((left, screen.width() - 36.0), CLIENT - 28.0, BOTTOM);
+    let end = expected::timeline_end(timeline);
+    let x = Scale::from_zero(end * 1.02, left, frame.right);
+    let mut plot = Plot::of_rows(frame, 24.0, x);
+    plot.time_axis(if wide { 8 } else { 3 });
+    let mut svg = plot.svg;
+    for (y, name) in
+        [(CLIENT, "client"), (f64::midpoint(CLIENT, SERVER), "wire"), (SERVER, "server")]
+    {
+        svg.text("label", (left - 8.0, y + 4.0), Anchor::End, name);
+    }
+    svg.line("lane", (left, CLIENT), (x.to, CLIENT));
+    svg.line("lane", (left, SERVER), (x.to, SERVER));
+    let mut from_client = true;
+    let mut taken = [f64::MIN; 3];
+    for (at, step) in timeline.steps.iter().enumerate() {
+        let (begin, finish) = (x.at(step.begins_us), x.at(step.begins_us + step.p50_us));
+        let lane = lane(step);
+        let middle = f64::midpoint(begin, finish);
+        let tooltip = format!("{}. {} ({}): {}", at + 1, step.name, step.at, quantiles(step));
+        svg.open(
+            match lane {
+                Lane::Client => "client",
+                Lane::Wire => "wire",
+                Lane::Server => "server",
+            },
+            &tooltip,
+        );
+        let number_y = match lane {
+            Lane::Wire => {
+                let (a, b) = if from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
+                svg.line("flight", (begin, a), (finish, b));
+                from_client = !from_client;
+                f64::midpoint(CLIENT, SERVER)
+            }
+            Lane::Client | Lane::Server => {
+                from_client = lane == Lane::Client;
+                let y = if from_client { CLIENT } else { SERVER };
+                svg.rect("work", (begin, y - 5.0), ((finish - begin).max(2.5), 10.0), "");
+                if from_client { CLIENT - 16.0 } else { SERVER + 18.0 }
+            }
+        };
+        // Steps too short to see would have their numbers on top of each other.
+        let place = middle.max(taken[lane as usize] + APART);
+        taken[lane as usize] = place;
+        svg.dot("bead", (place, number_y), 8.5, "");
+        svg.text("number", (place, number_y + 4.0), Anchor::Middle, &(at + 1).to_string());
+        svg.close();
+    }
+    svg
+}
+
+/// Median and p99 of a step.
+fn quantiles(step: &Step) -> String {
+    let p99 = step.p99_us.map(|us| format!(", p99 {}", number::time(us))).unwrap_or_default();
+    format!("median {}{p99}", number::time(step.p50_us))
+}
+
+/// One sentence that says what to see.
+fn caption(timeline: &Timeline) -> String {
+    let mut lanes = expected::time_by_lane(timeline);
+    let total: f64 = lanes.iter().map(|(_, us)| us).sum();
+    lanes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut parts = lanes.iter().map(|(lane, us)| format!("{lane} {}", number::time(*us)));
+    let Some(most) = parts.next() else { return String::new() };
+    let share = number::percent(lanes[0].1 / total.max(f64::MIN_POSITIVE));
+    let rest: Vec<String> = parts.collect();
+    let rest = if rest.is_empty() { String::new() } else { format!(", {}", rest.join(", ")) };
+    format!("The median steps add up to {}: {most} ({share}){rest}.", number::time(total))
+}
+
+/// The timeline of an arm: its picture, steps and views.
+fn items(arm: &Arm) -> Option<Vec<Item>> {
+    let timeline = arm.timeline.as_ref()?;
+    if timeline.steps.is_empty() {
+        return None;
+    }
+    let picture = picture(timeline, &arm.name).map(|both_svg| {
+        Item::Picture(Picture { both_svg, caption: caption(timeline), drawn: Vec::new() })
+    });
+    let rtt = expected::reference_rtt(arm);
+    let steps = timeline.steps.iter().enumerate().map(|(at, step)| {
+        vec![
+            (at + 1).to_string(),
+            step.name.clone(),
+            step.at.clone(),
+            number::time(step.begins_us),
+            number::time(step.p50_us),
+            number::time_or_absent(step.p99_us),
+        ]
+    });
+    let views = timeline.views.iter().map(|view| {
+        let expected = rtt.map(|rtt| rtt * view.expected_rtts);
+        let off = expected.filter(|us| *us > 0.0).map(|us| number::percent_off(view.p50_us / us));
+        vec![
+            view.name.clone(),
+            view.span.clone(),
+            number::exact_time(view.p50_us),
+            format!("{} RTT", number::trimmed(view.expected_rtts)),
+            expected.map_or_else(|| ABSENT.to_owned(), number::exact_time),
+            off.unwrap_or_else(|| ABSENT.to_owned()),
+        ]
+    });
+    let floor = expected::floor(arm).map_or_else(String::new, |floor| format!(" {floor}."));
+    let in_words = expected::expected(arm).map(|e| {
+        format!(
+            "Expected at the client: {} = {}, with the RTT from {}. Measured: {} ({}).{floor}",
+            e.formula(),
+            number::exact_time(e.theory_us),
+            e.rtt_from,
+            number::exact_time(e.measured_us),
+            e.off()
+        )
+    });
+    let matched = figures::plural(timeline.matched, "operation");
+    let witness = match timeline.source.as_str() {
+        "witness" => " They are from a shorter trial with a packet tap.",
+        "tcp-info" => " They are from TCP_INFO of the client's kernel.",
+        _ => "",
+    };
+    let source = match timeline.unmatched {
+        0 => format!("Medians of {matched}, all of them matched.{witness}"),
+        n => format!(
+            "Medians of {matched}. {} more are excluded, because a timestamp was missing or a packet was retransmitted.{witness}",
+            number::count(n)
+        ),
+    };
+    let steps =
+        Item::Rows(vec!["", "step", "at", "begins", "median", "p99"], steps.collect(), vec![1, 2]);
+    let mut items: Vec<Item> = picture.into_iter().collect();
+    items.push(steps);
+    items.extend(in_words.map(Item::Paragraph));
+    if !timeline.views.is_empty() {
+        let heads =
+            vec!["seen by", "from … to", "median", "expected", "expected time", "deviation"];
+        items.push(Item::Rows(heads, views.collect(), vec![1]));
+    }
+    items.push(Item::Small(source));
+    Some(items)
+}
+
+/// A timeline for each arm that has one.
+pub(super) fn sections(summary: &Run) -> Vec<Section> {
+    let arms = summary.arms.iter().enumerate();
+    let timelines: Vec<(usize, Vec<Item>)> =
+        arms.filter_map(|(at, arm)| Some((at, items(arm)?))).collect();
+    if timelines.is_empty() {
+        return Vec::new();
+    }
+    vec![Section { title: "Where the time went", items: vec![Item::Arms(timelines)] }]
+}

@@ -1,0 +1,9 @@
+//! What does it cost to open connections, and where do they queue?
+
+pub(crate) mod accept_queue;
+pub(crate) mod connect;
+pub(crate) mod pictures;
+mod queue_load;
+mod queues;
+pub(crate) mod syn_queue;
+pub(crate) mod time_wait;

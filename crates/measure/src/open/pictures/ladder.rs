@@ -1,0 +1,284 @@
+//! When was each connection established, and when was it served? Both distributions of each arm on
+//! one axis of time, with the steps of the retry ladders.
+
+use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED, FIRST_BYTE};
+use tcptoll_core::record::{Arm, Queues, RetryLadder};
+use tcptoll_core::stats::histogram::Histogram;
+
+use super::{before, connections, recorded};
+use tcptoll_show::html::plot::{Frame, Plot, Scale};
+use tcptoll_show::own::{Item, Picture};
+use tcptoll_show::run::Run;
+use tcptoll_show::svg::{Anchor, Screen, Svg, arm_class, for_both};
+use tcptoll_show::{clean, number};
+
+/// Arms in the picture; more would not be read.
+const ARMS: usize = 8;
+
+/// Bars per factor of ten.
+const BARS: f64 = 16.0;
+
+/// Latencies are drawn from here on, µs: the kernel is never faster.
+const LEAST_US: f64 = 10.0;
+
+/// Steps whose numbers are labelled in a row; their neighbours go in the next one.
+const LABEL_ROWS: usize = 2;
+
+/// An arm with its distributions as counts per bar.
+struct Row<'a> {
+    at: usize,
+    arm: &'a Arm,
+    queues: &'a Queues,
+    connected: Vec<(i32, u64)>,
+    served: Vec<(i32, u64)>,
+}
+
+impl Row<'_> {
+    fn is_empty(&self) -> bool {
+        self.connected.is_empty() && self.served.is_empty()
+    }
+}
+
+fn bar_of(us: f64) -> i32 {
+    (us.max(LEAST_US).log10() * BARS).floor() as i32
+}
+
+/// The left end of a bar, µs.
+fn begin_of(bar: i32) -> f64 {
+    10_f64.powf(f64::from(bar) / BARS)
+}
+
+/// Values of some distributions, counted per bar.
+fn bars(arm: &Arm, names: &[&str]) -> Vec<(i32, u64)> {
+    let mut counts = std::collections::BTreeMap::<i32, u64>::new();
+    for summary in names.iter().filter_map(|name| arm.histograms.get(*name)) {
+        if let Ok(Some(whole)) = Histogram::from_summary(summary) {
+            for (ns, count) in whole.buckets_ns() {
+                *counts.entry(bar_of(ns as f64 / 1e3)).or_default() += count;
+            }
+        }
+    }
+    counts.into_iter().collect()
+}
+
+fn rows(summary: &Run) -> Vec<Row<'_>> {
+    let row = |(at, arm, queues)| {
+        let connected = bars(arm, &[CONNECT.name, CONNECT_OF_FAILED.name]);
+        let served = bars(arm, &[FIRST_BYTE.name]);
+        Row { at, arm, queues, connected, served }
+    };
+    // Where no connection succeeded there are no bars, and that is said in their place.
+    let drawn = |row: &Row<'_>| !row.is_empty() || (row.arm.ok == 0 && row.arm.attempts > 0);
+    recorded(summary).into_iter().map(row).filter(drawn).take(ARMS).collect()
+}
+
+/// The picture; `None` where no arm has a whole distribution.
+pub(super) fn picture(summary: &Run) -> Option<Picture> {
+    let rows = rows(summary);
+    if rows.iter().all(Row::is_empty) {
+        return None;
+    }
+    let label = "Connections by time to connect and time to first byte, with the retry ladders";
+    Some(Picture {
+        both_svg: for_both(label, |screen| draw(&rows, screen)),
+        caption: caption(summary, &rows),
+        // Names stand beside the rows.
+        drawn: Vec::new(),
+    })
+}
+
+fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
+    let wide = screen == Screen::Wide;
+    let (left, pitch) = if wide { (84.0, 124.0) } else { (76.0, 120.0) };
+    let top = 40.0;
+    let frame = Frame::across(screen, left, top - 22.0, top + pitch * rows.len() as f64);
+    let ends = rows.iter().flat_map(|row| row.connected.iter().chain(&row.served));
+    let (least, most) = ends
+        .fold((i32::MAX, i32::MIN), |(least, most), (bar, _)| (least.min(*bar), most.max(*bar)));
+    let steps = rows.iter().flat_map(|row| steps(&row.queues.syn_ladder));
+    let last_step = steps.map(|(at, _)| at * 1e6).fold(0.0, f64::max);
+    let x = Scale::log(
+        [begin_of(least), begin_of(most + 1).max(last_step)].into_iter(),
+        left,
+        frame.right,
+    );
+    let mut plot = Plot::of_rows(frame, 44.0, x);
+    plot.time_axis(if wide { 9 } else { 5 });
+    plot.x_label(36.0, "time since the connection was due (log)");
+    ladder_lines(&mut plot, rows);
+    for (at, row) in rows.iter().enumerate() {
+        one(&mut plot, row, top + at as f64 * pitch, pitch, wide);
+    }
+    plot.svg
+}
+
+/// Steps at which connections went on, s, with their number.
+fn steps(ladder: &RetryLadder) -> impl Iterator<Item = (f64, u64)> + '_ {
+    let all = ladder.at_s.iter().copied().zip(ladder.connections.iter().copied());
+    all.filter(|(_, count)| *count > 0)
+}
+
+/// Dashed lines at the steps of both ladders that any arm used.
+fn ladder_lines(plot: &mut Plot, rows: &[Row<'_>]) {
+    let Frame { top, bottom, .. } = plot.frame;
+    let used = |ladder: fn(&Queues) -> &RetryLadder| {
+        let mut at: Vec<f64> =
+            rows.iter().flat_map(|row| steps(ladder(row.queues))).map(|(at, _)| at).collect();
+        at.sort_by(f64::total_cmp);
+        at.dedup();
+        at
+    };
+    let ladders: [(&str, &str, Vec<f64>); 2] = [
+        ("d1", "SYN", used(|queues| &queues.syn_ladder)),
+        ("d2", "SYN-ACK", used(|queues| &queues.syn_ack_ladder)),
+    ];
+    for (dash, packet, steps) in ladders {
+        for at in steps {
+            let x = plot.x.at(at * 1e6);
+            let text = format!("retransmitted {packet} {} s after the first", number::trimmed(at));
+            plot.group("echo", &text, |plot| {
+                plot.svg.line(&format!("computed {dash}"), (x, top), (x, bottom));
+            });
+        }
+    }
+}
+
+fn one(plot: &mut Plot, row: &Row<'_>, top: f64, pitch: f64, wide: bool) {
+    let Frame { left, right, .. } = plot.frame;
+    let middle = top + pitch * 0.56;
+    let room = pitch * 0.26;
+    let most = row.connected.iter().chain(&row.served).map(|(_, count)| *count).max().unwrap_or(1);
+    // Logarithmic: the few that waited are what there is to see.
+    let height = |count: u64| (1.0 + count as f64).ln() / (1.0 + most as f64).ln() * room;
+    let name = clean::shorten(&row.arm.name, if wide { 80 } else { 40 });
+    plot.svg.text("name", (left + 2.0, top + 10.0), Anchor::Start, &name);
+    plot.svg.text("tick", (left - 8.0, middle - 8.0), Anchor::End, "first byte");
+    plot.svg.text("tick", (left - 8.0, middle + 16.0), Anchor::End, "connected");
+    if row.is_empty() {
+        let text = format!("none of {} succeeded", connections(row.arm.attempts));
+        plot.svg.text("name strong worse", (left + 8.0, middle - 8.0), Anchor::Start, &text);
+    }
+    plot.group(&arm_class(row.at), "", |plot| {
+        for (bars, up) in [(&row.served, true), (&row.connected, false)] {
+            let what = if up { "got their first byte" } else { "connected" };
+            for (bar, count) in bars {
+                let (from, to) = (begin_of(*bar), begin_of(bar + 1));
+                let (x, end) = (plot.x.at(from), plot.x.at(to));
+                let tall = height(*count).max(1.5);
+                let text = format!(
+                    "{} {what} after {} to {}",
+                    connections(*count),
+                    number::time(from),
+                    number::time(to)
+                );
+                let y = if up { middle - 1.0 - tall } else { middle + 1.0 };
+                let class = if up { "full" } else { "band" };
+                plot.svg.rect(class, (x, y), ((end - x - 0.6).max(0.8), tall), &text);
+            }
+        }
+    });
+    plot.svg.line("axis", (left, middle), (right, middle));
+    labels(plot, row, (middle - room - 6.0, middle + room + 13.0));
+}
+
+/// Numbers of connections at their steps: of the SYN ladder below, of the SYN-ACK ladder above.
+fn labels(plot: &mut Plot, row: &Row<'_>, (above, below): (f64, f64)) {
+    let sides = [
+        (&row.queues.syn_ladder, below, 11.0, "SYN"),
+        (&row.queues.syn_ack_ladder, above, -11.0, "SYN-ACK"),
+    ];
+    for (ladder, y, line, packet) in sides {
+        // Ends of what is written in each line: a number that has no room goes to the next.
+        let mut ends = [f64::MIN; LABEL_ROWS];
+        for (n, (at, count)) in steps(ladder).enumerate() {
+            let x = plot.x.at(at * 1e6);
+            let text = match n {
+                0 => format!("{packet}: {}", number::count(count)),
+                _ => number::count(count),
+            };
+            let wide = 6.6 * text.chars().count() as f64;
+            // The line of the step may not go through it.
+            let from = if n == 0 { x - wide - 4.0 } else { x + 3.0 };
+            let Some(free) = ends.iter().position(|end| *end < from) else { continue };
+            ends[free] = from + wide;
+            plot.svg.text("name", (from, y + line * free as f64), Anchor::Start, &text);
+        }
+    }
+}
+
+fn caption(summary: &Run, rows: &[Row<'_>]) -> String {
+    let mut said = vec![
+        "Bars count connections (log): first byte received above the line, connected below it."
+            .to_owned(),
+    ];
+    for row in rows {
+        let Some(words) = waited(row.queues) else { continue };
+        said.push(format!("{}{words}.", before(summary, row.arm)));
+        if said.len() > 2 {
+            break;
+        }
+    }
+    if said.len() == 1 {
+        said.push("No connection waited for a retransmission.".to_owned());
+    }
+    said.join(" ")
+}
+
+/// `connected after a retransmitted SYN: 246 at 1 s`.
+fn waited(queues: &Queues) -> Option<String> {
+    let sentence = |ladder: &RetryLadder, packet: &str| {
+        let steps: Vec<String> = steps(ladder)
+            .map(|(at, count)| format!("{} at {} s", number::count(count), number::trimmed(at)))
+            .collect();
+        (!steps.is_empty())
+            .then(|| format!("connected after a retransmitted {packet}: {}", steps.join(", ")))
+    };
+    let parts: Vec<String> = [(&queues.syn_ladder, "SYN"), (&queues.syn_ack_ladder, "SYN-ACK")]
+        .into_iter()
+        .filter_map(|(ladder, packet)| sentence(ladder, packet))
+        .collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Steps that connections waited for, next to the drops that the kernel counted.
+pub(super) fn table(summary: &Run) -> Option<Item> {
+    let rows: Vec<Vec<String>> = recorded(summary)
+        .into_iter()
+        .flat_map(|(_, arm, queues)| {
+            let row = |ladder: &'_ RetryLadder, packet: &'static str| {
+                let on: Vec<String> = steps(ladder)
+                    .map(|(at, count)| {
+                        format!("{} at {} s", number::count(count), number::trimmed(at))
+                    })
+                    .collect();
+                let off = ladder.off;
+                let drops = queues.drops.as_ref();
+                let (implied, counted) = match packet {
+                    "SYN" => (
+                        drops.map(|drops| drops.syns_unanswered),
+                        drops.map(|drops| drops.syns_dropped + drops.syns_dropped_half_open),
+                    ),
+                    _ => (None, drops.map(|drops| drops.acks_dropped)),
+                };
+                let any = !on.is_empty() || off > 0 || counted.unwrap_or(0) > 0;
+                let figure =
+                    |count: Option<u64>| count.map_or_else(|| "—".to_owned(), number::count);
+                any.then(|| {
+                    vec![
+                        arm.name.clone(),
+                        packet.to_owned(),
+                        if on.is_empty() { "none".to_owned() } else { on.join(", ") },
+                        number::count(off),
+                        figure(implied),
+                        figure(counted),
+                    ]
+                })
+            };
+            [row(&queues.syn_ladder, "SYN"), row(&queues.syn_ack_ladder, "SYN-ACK")]
+        })
+        .flatten()
+        .collect();
+    let heads =
+        vec!["", "retransmitted", "connections", "off schedule", "implied drops", "counted drops"];
+    (!rows.is_empty()).then(|| Item::Rows(heads, rows, vec![1, 2]))
+}

@@ -1,0 +1,287 @@
+//! What follows from the arms of `syn-queue`: the answer, causes, advice, what next.
+
+use super::CAUSES;
+use super::columns::{dropped, listener, of_server};
+use crate::kit::conclusion::{answer_of, explain, explanations, in_arm, step};
+use tcptoll_core::record::{Arm, NextStep, Summary};
+use tcptoll_core::units::{human_count, human_us};
+use tcptoll_core::verdict::bound;
+use tcptoll_core::verdict::effective::same_effective;
+use tcptoll_core::verdict::warning::Warning;
+
+/// Fills in what follows from the arms.
+pub(super) fn conclude(summary: &mut Summary) {
+    explain(summary, CAUSES, proof);
+    summary.answer = answer(summary);
+    let same = same_backlogs(&summary.arms);
+    summary.warnings.extend(same.iter().map(|warning| warning.entry(None)));
+    summary.next = next(summary);
+}
+
+/// The first arm in which the full queue turned clients away.
+fn ill(summary: &Summary) -> Option<&Arm> {
+    let cause = summary.causes.iter().find(|cause| cause.id == "syn-queue-full")?;
+    summary.arms.iter().find(|arm| arm.name == cause.arm)
+}
+
+/// Requests that the peer opened, or half-open ones that were seen; 0 without a peer.
+fn pressed(arm: &Arm) -> u32 {
+    let peer = arm.own.queues.as_deref().and_then(|queues| queues.half_open_peer.as_ref());
+    peer.map_or(0, |peer| u32::try_from(peer.sources).unwrap_or(u32::MAX))
+}
+
+fn is_well(summary: &Summary, arm: &Arm) -> bool {
+    let named = summary.causes.iter().any(|cause| cause.arm == arm.name);
+    arm.failure.is_none() && arm.attempts > 0 && arm.ok == arm.attempts && !named
+}
+
+/// Arms under at least the same peer in which everybody connected: the measured proof of a fix.
+fn cured<'a>(summary: &'a Summary, ill: &'a Arm) -> impl Iterator<Item = &'a Arm> {
+    summary
+        .arms
+        .iter()
+        .filter(move |arm| arm.name != ill.name && pressed(arm) >= pressed(ill).max(1))
+        .filter(move |arm| is_well(summary, arm))
+}
+
+/// How an arm that had the same peer got all of its connections.
+fn means(arm: &Arm) -> &'static str {
+    if of_server(arm, "TcpExtSyncookiesSent").is_some() { "SYN cookies" } else { "a longer queue" }
+}
+
+fn typical(arm: &Arm) -> Option<String> {
+    let connect = arm.histograms.get("connect_us")?;
+    Some(match connect.p50 {
+        Some(median) => format!("{} (median)", human_us(median)),
+        None => format!("{} (mean)", human_us(connect.mean?)),
+    })
+}
+
+fn proof(summary: &Summary, id: &str) -> Option<String> {
+    if id != "syn-queue-full" {
+        return None;
+    }
+    let well: Vec<String> = cured(summary, ill(summary)?)
+        .filter_map(|arm| {
+            let max = arm.histograms.get("connect_us")?.max?;
+            Some(format!(
+                "arm {}: all {} connected with {}, {}",
+                arm.name,
+                human_count(arm.ok),
+                means(arm),
+                slowest(arm, max)
+            ))
+        })
+        .take(2)
+        .collect();
+    (!well.is_empty()).then(|| well.join("; "))
+}
+
+/// The slowest connection. In an open loop the time counts from when it was due, so it includes what the
+/// client was late by.
+fn slowest(arm: &Arm, max_us: f64) -> String {
+    let took = human_us(max_us);
+    if arm.histograms.contains_key("lateness_us") {
+        format!("the slowest {took} after its scheduled start")
+    } else {
+        format!("the slowest in {took}")
+    }
+}
+
+/// Backlogs above `net.core.somaxconn` are clamped to it.
+fn same_backlogs(arms: &[Arm]) -> Vec<Warning> {
+    same_effective(arms, "backlog", |arm| {
+        Some(format!("{} (net.core.somaxconn)", listener(arm)?.limit))
+    })
+}
+
+fn answer(summary: &Summary) -> String {
+    let measured: Vec<&Arm> =
+        summary.arms.iter().filter(|arm| arm.failure.is_none() && arm.attempts > 0).collect();
+    if measured.is_empty() {
+        return "Nothing was measured.".to_owned();
+    }
+    let mut sentences = Vec::new();
+    sentences.extend(bound::sentence(summary, "connections_per_s", "connections"));
+    if let Some(ill) = ill(summary) {
+        sentences.push(turned_away(summary, ill));
+        let mut named = Vec::new();
+        for arm in cured(summary, ill) {
+            if !named.contains(&means(arm)) {
+                named.push(means(arm));
+                sentences.extend(spared(arm));
+            }
+        }
+    } else {
+        let several = measured.len() > 1;
+        sentences.extend(measured.iter().take(2).map(|arm| unharmed(arm, several)));
+    }
+    answer_of(summary, sentences)
+}
+
+/// What a full queue did to the clients of an arm.
+fn turned_away(summary: &Summary, arm: &Arm) -> String {
+    let mut text = format!(
+        "{}{} of {} clients connected",
+        in_arm(summary.arms.len() > 1, arm),
+        human_count(arm.ok),
+        human_count(arm.attempts)
+    );
+    if arm.ok > 0
+        && let Some(max) = arm.histograms.get("connect_us").and_then(|connect| connect.max)
+    {
+        text += &format!(", {}", slowest(arm, max));
+    }
+    text += &match listener(arm).and_then(|queue| queue.half_open_peak) {
+        Some(held) => {
+            format!(": {} half-open requests filled the SYN queue", human_count(u64::from(held)))
+        }
+        None => ": the SYN queue was full".to_owned(),
+    };
+    if let Some(dropped) = dropped(arm) {
+        text += &format!(", and the server dropped {} SYNs", human_count(dropped));
+    }
+    text + "."
+}
+
+/// What the same peer did where a fix was in place.
+fn spared(arm: &Arm) -> Option<String> {
+    let typical = typical(arm)?;
+    Some(format!("With {}, all {} connected in {typical}.", means(arm), human_count(arm.ok)))
+}
+
+/// An arm whose clients felt no full queue.
+fn unharmed(arm: &Arm, several: bool) -> String {
+    let within = typical(arm).map_or_else(String::new, |typical| format!(" in {typical}"));
+    let cookies = of_server(arm, "TcpExtSyncookiesSent").map_or("", |_| " with SYN cookies");
+    let held = listener(arm).and_then(|queue| queue.half_open_peak).filter(|held| *held > 0);
+    let held = held.map_or_else(
+        || ", without half-open requests".to_owned(),
+        |held| format!(", next to {} half-open requests", human_count(u64::from(held))),
+    );
+    format!(
+        "{}{} of {} clients connected{within}{cookies}{held}.",
+        in_arm(several, arm),
+        human_count(arm.ok),
+        human_count(arm.attempts)
+    )
+}
+
+fn next(summary: &Summary) -> Vec<NextStep> {
+    let mut steps = explanations(summary);
+    if summary.study.is_none() {
+        steps.push(step(
+            "tcptoll syn-queue --syncookies 0 --backlog 4096 --max-syn-backlog 1024,2048 --half-open 1000",
+            "whether a larger tcp_max_syn_backlog is a fix",
+        ));
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcptoll_core::record::{DropBalance, HalfOpenPeer, HostSummary, ListenerQueue, Queues};
+    use tcptoll_core::stats::HistogramSummary;
+
+    fn arm(name: &str, ok: u64, held: u32, peer: u64) -> Arm {
+        let listener = ListenerQueue {
+            limit: 128,
+            half_open_peak: Some(held),
+            half_open_limit: Some(129),
+            ..ListenerQueue::default()
+        };
+        let queues = Queues {
+            listeners: vec![listener],
+            drops: Some(DropBalance {
+                syns_dropped_half_open: 4 * (200 - ok),
+                ..DropBalance::default()
+            }),
+            half_open_peer: (peer > 0)
+                .then(|| HalfOpenPeer { sources: peer, ..HalfOpenPeer::default() }),
+            ..Queues::default()
+        };
+        let mut arm = Arm {
+            name: name.to_owned(),
+            attempts: 200,
+            ok,
+            server: Some(HostSummary::default()),
+            own: Box::new(queues).into(),
+            ..Arm::default()
+        };
+        if ok < 200 {
+            arm.errors.insert("connect-timeout".to_owned(), 200 - ok);
+            let counters = &mut arm.server.as_mut().unwrap().counters;
+            counters.insert("TcpExtTCPReqQFullDrop".to_owned(), 4 * (200 - ok) as i64);
+        }
+        if ok > 0 {
+            let connect = HistogramSummary {
+                count: ok,
+                p50: Some(62.0),
+                max: Some(190.0),
+                ..HistogramSummary::default()
+            };
+            arm.histograms.insert("connect_us".to_owned(), connect);
+        }
+        arm
+    }
+
+    fn with_cookies(mut arm: Arm) -> Arm {
+        let counters = &mut arm.server.as_mut().unwrap().counters;
+        counters.insert("TcpExtSyncookiesSent".to_owned(), 200);
+        arm
+    }
+
+    fn concluded(arms: Vec<Arm>) -> Summary {
+        let mut summary = Summary { arms, ..Summary::default() };
+        conclude(&mut summary);
+        summary
+    }
+
+    #[test]
+    fn the_answer_has_the_ill_arm_and_each_fix_in_three_sentences() {
+        let summary = concluded(vec![
+            arm("healthy", 200, 1, 0),
+            arm("full", 0, 129, 129),
+            with_cookies(arm("cookies", 200, 129, 129)),
+            arm("longer", 200, 130, 129),
+        ]);
+        assert_eq!(
+            summary.answer,
+            "In arm full, 0 of 200 clients connected: 129 half-open requests filled the SYN queue, and the server dropped 800 SYNs. With SYN cookies, all 200 connected in 62.0 µs (median). With a longer queue, all 200 connected in 62.0 µs (median)."
+        );
+        assert!(summary.answer.chars().count() <= 400);
+        let [advice] = summary.advice.as_slice() else { panic!("{:?}", summary.advice) };
+        let proof = advice.proof.as_ref().unwrap();
+        assert!(proof.contains("arm cookies: all 200 connected with SYN cookies"), "{proof}");
+        assert!(proof.contains("arm longer: all 200 connected with a longer queue"), "{proof}");
+    }
+
+    #[test]
+    fn an_arm_without_the_peer_proves_no_fix() {
+        let summary = concluded(vec![arm("healthy", 200, 1, 0), arm("full", 12, 129, 129)]);
+        assert_eq!(summary.advice[0].proof, None);
+        assert!(!summary.answer.contains("With "), "{}", summary.answer);
+        assert!(summary.answer.contains("12 of 200 clients connected, the slowest in 190 µs"));
+    }
+
+    #[test]
+    fn the_slowest_of_an_open_loop_counts_from_when_it_was_due() {
+        let mut full = arm("full", 12, 129, 129);
+        full.histograms.insert("lateness_us".to_owned(), HistogramSummary::default());
+        let summary = concluded(vec![full]);
+        let says = "connected, the slowest 190 µs after its scheduled start: ";
+        assert!(summary.answer.contains(says), "{}", summary.answer);
+    }
+
+    #[test]
+    fn where_nobody_was_turned_away_the_answer_says_so() {
+        let summary = concluded(vec![with_cookies(arm("cookies", 200, 129, 129))]);
+        assert!(summary.causes.is_empty());
+        assert_eq!(
+            summary.answer,
+            "200 of 200 clients connected in 62.0 µs (median) with SYN cookies, next to 129 half-open requests."
+        );
+        assert_eq!(concluded(Vec::new()).answer, "Nothing was measured.");
+    }
+}

@@ -1,0 +1,83 @@
+//! What happens to ordinary clients when a listener's SYN queue is full of half-open requests, with and
+//! without SYN cookies?
+
+mod columns;
+mod conclusion;
+pub(crate) mod experiment;
+mod observation;
+mod options;
+mod settings;
+mod trial;
+
+use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
+use tcptoll_core::experiment::cause::CauseSpec;
+use tcptoll_core::experiment::figures::{
+    CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE, DROPS, FAILED_SHARE,
+    FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU,
+    WAITED, metric,
+};
+use tcptoll_core::experiment::spec::{Better, MetricSpec, Noun, Spec};
+
+/// The most half-open requests that the measured listener was seen to hold.
+pub(crate) const HALF_OPEN_PEAK: MetricSpec =
+    metric("half_open_peak", "requests", "peak of half-open requests", Better::Neither);
+
+/// Most half-open requests that the peer keeps.
+pub(crate) const HALF_OPEN_MAX: u64 = 65_536;
+
+/// Every cause that a run may name, in the order of the answer.
+const CAUSES: &[&CauseSpec] = &[&SYN_QUEUE_FULL, &ACCEPT_QUEUE_FULL];
+
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll syn-queue
+      four arms with the same clients: no half-open requests, a full SYN queue, SYN cookies, and a
+      longer queue
+  tcptoll syn-queue --syncookies 0,1,2
+      SYN cookies never, when the SYN queue is full, and always
+  tcptoll syn-queue --syncookies 0 --backlog 4096 --max-syn-backlog 1024,2048 --half-open 1000
+      does a larger tcp_max_syn_backlog hold 1,000 half-open requests?
+  tcptoll syn-queue --syncookies 0 --half-open-again 10s --timeout 8s \\
+    --server-sysctl net.ipv4.tcp_synack_retries=1
+      half-open requests time out after 3 s, and retransmitted SYNs of clients then succeed
+  tcptoll syn-queue --syncookies 1 --client-sysctl net.ipv4.tcp_timestamps=0
+      which TCP options are lost with SYN cookies but without TCP timestamps
+
+The peer that fills the queue exists in the lab only; it cannot be directed at another server.
+An option with several values makes one arm (variant) per value. The other arms are compared with
+the first.";
+
+/// The experiment.
+pub(crate) const SPEC: Spec = Spec {
+    name: "syn-queue",
+    question: "What happens to ordinary clients when a listener's SYN queue is full of half-open requests, with and without SYN cookies?",
+    about: "Fill a listener's SYN queue and measure the effect on ordinary clients",
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: None,
+    complete: options::complete,
+    compares: tcptoll_core::experiment::options::unless_each_runs_once,
+    metrics: &[
+        &CLIENT_CPU,
+        &CONNECT_MEAN,
+        &CONNECTIONS_RATE,
+        &DROPS,
+        &FAILED_SHARE,
+        &FIRST_BYTE_MEAN,
+        &HALF_OPEN_PEAK,
+        &IN_FLIGHT,
+        &RATE_RESOLUTION,
+        &SERVER_CPU,
+        &WAITED,
+    ],
+    histograms: &[&CONNECT_OF_FAILED, &CONNECT, &FAILURE, &FIRST_BYTE, &LATENESS, &RTT],
+    primary: CONNECT_MEAN.name,
+    answers: &[CONNECT.name, FIRST_BYTE.name],
+    // A retransmission costs 1 s and more; cookies cost microseconds, which a margin of 5 % tells apart.
+    margin: 0.05,
+    operation: Noun::CONNECTION,
+    tables: columns::TABLES,
+    causes: CAUSES,
+    conclude: conclusion::conclude,
+};

@@ -1,0 +1,131 @@
+//! How long does a page take to load, and how much of it are connections?
+
+mod causes;
+mod columns;
+mod conclusion;
+pub(crate) mod experiment;
+mod observation;
+mod options;
+pub(crate) mod pictures;
+mod settings;
+mod trial;
+
+use tcptoll_core::experiment::figures::{
+    CLIENT_CPU, FIRST_BYTE_MEAN, RTT, SERVER_CPU, histogram, metric,
+};
+use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+
+/// From the navigation to the end of the last response that blocks rendering, mean of the loads.
+pub(crate) const BLOCKING: MetricSpec =
+    metric("blocking_us_mean", "us", "time to the last blocking resource", Better::Lower);
+/// Connections opened for one load, mean.
+pub(crate) const CONNECTIONS: MetricSpec =
+    metric("connections_opened", "connections", "connections opened", Better::Lower);
+/// Time of TCP handshakes on the critical path of the median load.
+pub(crate) const CRITICAL_HANDSHAKE: MetricSpec =
+    metric("critical_handshake_us", "us", "TCP handshakes on the critical path", Better::Lower);
+/// TCP handshakes on the critical path of the median load.
+pub(crate) const CRITICAL_HANDSHAKES: MetricSpec =
+    metric("critical_handshakes", "handshakes", "handshakes on the critical path", Better::Lower);
+/// From the navigation to the end of the last response, mean of the loads.
+pub(crate) const EVERYTHING: MetricSpec =
+    metric("everything_us_mean", "us", "time to the last resource", Better::Lower);
+/// Measured span over the forecast's.
+pub(crate) const FORECAST_RATIO: MetricSpec =
+    metric("forecast_ratio", "", "measured over forecast", Better::Neither);
+/// The span that the model of rounds, slow start and server time expects.
+pub(crate) const FORECAST: MetricSpec =
+    metric("forecast_us", "us", "forecast span", Better::Neither);
+/// Time during which data that had arrived waited for an earlier segment, per load.
+pub(crate) const HELD: MetricSpec =
+    metric("head_of_line_us", "us", "head-of-line blocking time", Better::Lower);
+/// Gaps behind which data waited, per load.
+pub(crate) const GAPS: MetricSpec =
+    metric("head_of_line_gaps", "gaps", "gaps that blocked later data", Better::Lower);
+/// A browser's load event, mean of the loads.
+pub(crate) const LOAD_EVENT: MetricSpec =
+    metric("load_event_us_mean", "us", "time to the load event", Better::Lower);
+/// Connections opened for the second page, mean.
+pub(crate) const NEXT_CONNECTIONS: MetricSpec = metric(
+    "next_page_connections",
+    "connections",
+    "connections opened for the next page",
+    Better::Lower,
+);
+/// From the second navigation to the end of its last response, mean.
+pub(crate) const NEXT_PAGE: MetricSpec =
+    metric("next_page_us_mean", "us", "time of the next page", Better::Lower);
+/// Requests of one load, mean.
+pub(crate) const REQUESTS: MetricSpec = metric("requests", "requests", "requests", Better::Neither);
+/// Segments that either end retransmitted, per load.
+pub(crate) const RETRANSMISSIONS: MetricSpec =
+    metric("retransmissions", "segments", "retransmissions", Better::Lower);
+/// The span, mean of the loads.
+pub(crate) const SPAN_MEAN: MetricSpec =
+    metric("span_us_mean", "us", "mean network span", Better::Lower);
+/// From the first SYN to the last byte of the page.
+pub(crate) const SPAN: HistogramSpec = histogram("span_us", "network span", Better::Lower);
+
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll page
+      a page of 21 files from Apache in the lab, with KeepAlive on and off
+  tcptoll page --link rtt=100ms --connections-per-origin 6,8
+      the same over a longer path, with two limits of connections per origin
+  tcptoll page --browser off,on
+      the same page, loaded by tcptoll and by headless Chromium
+  tcptoll page --tls on --protocol http/1.1,h2
+      six connections with HTTP/1.1, or one with HTTP/2
+  tcptoll page --keepalive on --next-page-after 1s,6s --keepalive-timeout 5s
+      the second page of a visitor, before and after the server's keep-alive timeout
+  tcptoll page --site /usr/share/doc/mkdocs/html
+      your own files, served by Apache in the lab
+  tcptoll page --har page.har
+      the resources of a page that a browser recorded
+  tcptoll page http://127.0.0.1:8080/
+      a page of a running server
+
+An option with several values makes one arm (variant) per value. The other arms are compared with
+the first. tcptoll runs no scripts, so resources that scripts request are not loaded.";
+
+/// The experiment.
+pub(crate) const SPEC: Spec = Spec {
+    name: "page",
+    question: "How long does a page take to load, and how much of that is due to connections?",
+    about: "Load a page as a browser does, and show where each millisecond goes",
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: Some("url"),
+    complete: options::complete,
+    compares: |_| true,
+    metrics: &[
+        &BLOCKING,
+        &CLIENT_CPU,
+        &CONNECTIONS,
+        &CRITICAL_HANDSHAKE,
+        &CRITICAL_HANDSHAKES,
+        &EVERYTHING,
+        &FIRST_BYTE_MEAN,
+        &FORECAST_RATIO,
+        &FORECAST,
+        &GAPS,
+        &HELD,
+        &LOAD_EVENT,
+        &NEXT_CONNECTIONS,
+        &NEXT_PAGE,
+        &REQUESTS,
+        &RETRANSMISSIONS,
+        &SERVER_CPU,
+        &SPAN_MEAN,
+    ],
+    histograms: &[&RTT, &SPAN],
+    primary: SPAN_MEAN.name,
+    answers: &[SPAN.name],
+    // Nobody sees a page that is 2 % faster.
+    margin: 0.02,
+    operation: Noun { one: "load", many: "loads", short: "load" },
+    tables: columns::TABLES,
+    causes: causes::ALL,
+    conclude: conclusion::conclude,
+};

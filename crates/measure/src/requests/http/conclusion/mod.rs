@@ -1,0 +1,344 @@
+//! What follows from the arms of `http`: the answer in a sentence, causes, advice, what next.
+
+mod statuses;
+#[cfg(test)]
+mod tests;
+
+use super::causes;
+use crate::kit::conclusion::{
+    answer_of, capital, explain, explanations, first_sentence, ratios, step, value,
+};
+use tcptoll_core::experiment::figures::RESOLUTION_SHOWN;
+use tcptoll_core::http::reasons::reason;
+use tcptoll_core::record::{Arm, NextStep, PlaceKind, Summary};
+use tcptoll_core::units::{human_count, human_rate_per_s, human_us};
+use tcptoll_core::verdict::bound;
+
+/// Latency that grew by less than this factor is not said to have grown.
+const GROWTH_SHOWN: f64 = 1.1;
+
+/// Fills in what follows from the arms.
+pub(super) fn conclude(summary: &mut Summary) {
+    explain(summary, causes::ALL, |_, _| None);
+    // What was due and what was achieved comes before every latency.
+    let of_the_rate = |id: &str| matches!(id, "saturated" | "rate-not-reached");
+    summary.warnings.sort_by_key(|warning| !of_the_rate(&warning.id));
+    summary.answer = answer(summary);
+    summary.next = next(summary);
+}
+
+fn answer(summary: &Summary) -> String {
+    let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| arm.failure.is_none()).collect();
+    let cause = summary.causes.first().map(|cause| {
+        let text = first_sentence(&cause.text);
+        if measured.len() > 1 { format!("Arm {}: {text}", cause.arm) } else { text.to_owned() }
+    });
+    let mut sentences = Vec::new();
+    if measured.iter().all(|arm| arm.ok == 0) {
+        let Some(class) = measured.first().and_then(|arm| worst(arm)) else {
+            return "Nothing was measured.".to_owned();
+        };
+        let words = measured.iter().find_map(|arm| arm.first_errors.get(class));
+        let reason = reason(class, words.map(String::as_str));
+        sentences
+            .push(format!("No request succeeded; the most frequent error was {class}{reason}."));
+        let is_plain = |target: &String| target.starts_with("http://");
+        let no_answer = |words: &String| class == "reset" || words.ends_with("without a response");
+        if matches!(class, "reset" | "truncated")
+            && words.is_none_or(no_answer)
+            && summary.place.target.as_ref().is_some_and(is_plain)
+        {
+            sentences.push(
+                "The server ended each connection without an answer; if it speaks TLS there, write \
+                 https:// for http://."
+                    .to_owned(),
+            );
+        }
+        sentences.extend(statuses::unexpected(&measured));
+        sentences.extend(cause);
+        sentences.extend(schedules(&measured));
+        return answer_of(summary, sentences);
+    }
+    sentences.extend(bound::sentence(summary, "requests_per_s", "requests"));
+    sentences.extend(schedules(&measured));
+    match measured.as_slice() {
+        [arm] => {
+            sentences.extend(one(arm));
+            sentences.extend(unanswered(summary));
+        }
+        arms => {
+            let compared = ratios(summary, "requests_per_s", "Throughput");
+            sentences.extend(compared.or_else(|| range(arms)));
+        }
+    }
+    sentences.extend(statuses::unexpected(&measured));
+    sentences.extend(cause);
+    match measured.as_slice() {
+        [arm] => sentences.extend([cpu(arm), closers(arm)].into_iter().flatten()),
+        arms => {
+            let ways = ways(arms);
+            sentences.extend([time_wait(&ways), segments(&ways)].into_iter().flatten());
+        }
+    }
+    answer_of(summary, sentences)
+}
+
+fn worst(arm: &Arm) -> Option<&str> {
+    arm.errors.iter().max_by_key(|(_, count)| **count).map(|(class, _)| class.as_str())
+}
+
+fn per_s(value: f64) -> String {
+    format!("{}/s", human_rate_per_s(value))
+}
+
+/// A rate in words, with how far it may be off where that is much: `6.7/s ± 3.3/s`.
+fn rate_of(arm: &Arm, metric: &str) -> Option<String> {
+    let rate = value(arm, metric)?;
+    let off = value(arm, "rate_resolution_per_s").filter(|off| *off > rate * RESOLUTION_SHOWN);
+    Some(match off {
+        Some(off) => format!("{} ± {}", human_rate_per_s(rate), per_s(off)),
+        None => per_s(rate),
+    })
+}
+
+/// Open loop: what was due and what was sustained, before anything else.
+fn schedules(arms: &[&Arm]) -> Option<String> {
+    let scheduled: Vec<&Arm> =
+        arms.iter().copied().filter(|arm| value(arm, "intended_per_s").is_some()).collect();
+    let saturated: Vec<&Arm> =
+        scheduled.iter().copied().filter(|arm| arm.saturation.is_some()).collect();
+    match (scheduled.as_slice(), saturated.as_slice()) {
+        ([], _) => None,
+        ([arm], []) => scheduled_and_succeeded(arm).map(|text| format!("{text}.")),
+        ([_], [arm]) => sustained(arm).map(|text| format!("Saturated: {text}.")),
+        (_, []) => {
+            let short = scheduled.iter().find(|arm| {
+                let (due, achieved) = (value(arm, "intended_per_s"), value(arm, "achieved_per_s"));
+                due.zip(achieved).is_some_and(|(due, achieved)| achieved < due * 0.99)
+            });
+            Some(match short {
+                None => "In every arm at least 99 % of the scheduled rate succeeded.".to_owned(),
+                Some(arm) => format!("In arm {}, {}.", arm.name, scheduled_and_succeeded(arm)?),
+            })
+        }
+        (_, [first, ..]) => Some(format!(
+            "{} of {} arms were saturated: in arm {}, {}.",
+            saturated.len(),
+            scheduled.len(),
+            first.name,
+            sustained(first)?
+        )),
+    }
+}
+
+fn scheduled_and_succeeded(arm: &Arm) -> Option<String> {
+    Some(format!(
+        "{} requests/s were scheduled and {} succeeded",
+        human_rate_per_s(value(arm, "intended_per_s")?),
+        rate_of(arm, "achieved_per_s")?
+    ))
+}
+
+/// What a saturated arm sustained, of what was due.
+fn sustained(arm: &Arm) -> Option<String> {
+    let found = arm.saturation.as_ref()?;
+    Some(format!(
+        "{} of {} scheduled requests/s were sustained, and {} requests were unanswered at the end",
+        human_rate_per_s(found.sustained_per_s),
+        human_rate_per_s(found.due_per_s),
+        human_count(found.unserved)
+    ))
+}
+
+/// One arm: rate and latency. Of an open loop the rate is stated with what was due.
+fn one(arm: &Arm) -> Option<String> {
+    let rate = rate_of(arm, "requests_per_s")?;
+    let latency = arm.histograms.get("latency_us")?;
+    let with = arm.reuse.as_ref().map(|reuse| format!(" with {reuse}")).unwrap_or_default();
+    Some(match arm.saturation.as_ref().map(|s| (s.first_quarter_us, s.last_quarter_us)) {
+        Some((Some(first), Some(last))) if last > first * GROWTH_SHOWN => format!(
+            "The median latency{with} grew from {} in the first quarter of the measurement to {} \
+             in the last.",
+            human_us(first),
+            human_us(last)
+        ),
+        Some(_) => format!(
+            "Latency{with} consists mostly of the wait for a free connection (mean {}).",
+            human_us(latency.mean?)
+        ),
+        None => {
+            let time = |us: f64| format!("{}{}", latency.sign(us), human_us(us));
+            let typical = time(latency.p50.or(latency.mean)?);
+            let word = if latency.p50.is_some() { "median" } else { "mean" };
+            let p99 = latency.p99.map_or_else(String::new, |p99| format!(" (p99 {})", time(p99)));
+            if value(arm, "intended_per_s").is_some() {
+                format!("The {word} latency{with} was {typical}{p99}.")
+            } else {
+                let rate = rate.trim_end_matches("/s");
+                format!(
+                    "The server answered {rate} requests/s{with} at a {word} latency of \
+                     {typical}{p99}."
+                )
+            }
+        }
+    })
+}
+
+/// Who was not answered, which no latency shows.
+fn unanswered(summary: &Summary) -> impl Iterator<Item = String> {
+    let ids = ["starved-connections", "server-silent"];
+    let found = summary.warnings.iter().filter(move |warning| ids.contains(&warning.id.as_str()));
+    found.map(|warning| {
+        capital(first_sentence(&warning.text)).trim_end_matches('.').to_owned() + "."
+    })
+}
+
+/// What a request costs the hosts.
+fn cpu(arm: &Arm) -> Option<String> {
+    let cpu = |metric| value(arm, metric).map(human_us);
+    let client = cpu("client_cpu_us_per_op")?;
+    Some(match cpu("server_cpu_us_per_op") {
+        Some(server) => {
+            format!("Each request costs the client {client} and the server {server} of CPU.")
+        }
+        None => format!("Each request costs the client {client} of CPU."),
+    })
+}
+
+/// Several arms without ratios.
+fn range(arms: &[&Arm]) -> Option<String> {
+    let shown = |arm: &Arm| Some(human_count(value(arm, "requests_per_s")?.round() as u64));
+    let arms: Vec<&Arm> = arms.iter().copied().filter(|arm| arm.ok > 0).collect();
+    let rate = |arm: &&&Arm| value(arm, "requests_per_s").map_or(0, |rate| (rate * 1e3) as u64);
+    let (first, second, between) = match arms.as_slice() {
+        [arm] => return Some(format!("Throughput is {} requests/s ({}).", shown(arm)?, arm.name)),
+        [a, b] => (*a, *b, "and"),
+        arms => (*arms.iter().min_by_key(rate)?, *arms.iter().max_by_key(rate)?, "to"),
+    };
+    Some(format!(
+        "Throughput is {} requests/s ({}) {between} {} ({}).",
+        shown(first)?,
+        first.name,
+        shown(second)?,
+        second.name
+    ))
+}
+
+/// A count of sockets, of several rounds the mean.
+fn sockets(arm: &Arm, metric: &str) -> Option<String> {
+    value(arm, metric).map(|count| human_count(count.round() as u64))
+}
+
+/// Who closes first, and who holds TIME-WAIT. `None`: nobody closes while the load runs.
+fn closers(arm: &Arm) -> Option<String> {
+    let closing = arm.closing.as_ref()?;
+    let closed = closing.closed();
+    let mut classes = [
+        ("both", closing.both.unwrap_or(0)),
+        ("the client", closing.by_client),
+        ("the server", closing.by_server),
+    ];
+    classes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let share = |count: u64| match count as f64 / closed as f64 * 100.0 {
+        percent if percent < 0.5 => "under 1 %".to_owned(),
+        percent => format!("{percent:.0} %"),
+    };
+    let mut text = match classes {
+        [(_, 0), ..] => return None,
+        // What rounds to all of them is all but a few; the exact counts are in the record.
+        [("both", most), ..] if most as f64 >= closed as f64 * 0.995 => {
+            "both hosts close first (their FINs cross)".to_owned()
+        }
+        [(who, most), ..] if most as f64 >= closed as f64 * 0.995 => format!("{who} closes first"),
+        [(who, most), others @ ..] => {
+            let verb = if who == "both" { "close" } else { "closes" };
+            let mut text = format!("{who} {verb} first on {} of the connections", share(most));
+            for (who, count) in others.into_iter().filter(|(_, count)| *count > 0) {
+                text += &format!(", {who} on {}", share(count));
+            }
+            text
+        }
+    };
+    if let Some(on_client) = sockets(arm, "client_time_wait") {
+        text += &format!(", with {on_client} sockets in TIME-WAIT on the client");
+        if closing.open_at_end > 0 {
+            text += " (including connections that the client closed after the load)";
+        }
+        if let Some(on_server) = sockets(arm, "server_time_wait") {
+            text += &format!(" and {on_server} on the server");
+        }
+        if let Some(half_closed) = sockets(arm, "client_fin_wait_2") {
+            text += &format!(
+                "; {half_closed} are in FIN-WAIT-2 on the client, not yet closed by the server"
+            );
+        }
+    }
+    Some(capital(&text) + ".")
+}
+
+/// The first arm of each way of reuse, where there are several ways.
+fn ways<'a>(arms: &[&'a Arm]) -> Vec<(&'a str, &'a Arm)> {
+    let mut ways: Vec<(&str, &Arm)> = Vec::new();
+    for arm in arms {
+        if let Some(reuse) = arm.reuse.as_deref()
+            && ways.iter().all(|(seen, _)| *seen != reuse)
+        {
+            ways.push((reuse, *arm));
+        }
+    }
+    if ways.len() > 1 { ways } else { Vec::new() }
+}
+
+/// Which host holds TIME-WAIT, with each way of reuse that closes connections.
+fn time_wait(ways: &[(&str, &Arm)]) -> Option<String> {
+    let mut text = String::new();
+    for (way, arm) in ways {
+        let closes = arm.closing.as_ref().is_some_and(|closing| closing.closed() > 0);
+        let counts = sockets(arm, "client_time_wait").zip(sockets(arm, "server_time_wait"));
+        let Some((client, server)) = counts.filter(|_| closes) else { continue };
+        text += &if text.is_empty() {
+            format!(
+                "With {way}, {client} sockets are in TIME-WAIT on the client and {server} on the \
+                 server"
+            )
+        } else {
+            format!("; with {way}, {client} and {server}")
+        };
+    }
+    (!text.is_empty()).then(|| text + ".")
+}
+
+/// How many segments a request takes, with each way of reuse.
+fn segments(ways: &[(&str, &Arm)]) -> Option<String> {
+    let mut each: Vec<String> = ways
+        .iter()
+        .filter_map(|(way, arm)| {
+            let client = value(arm, "client_segments_per_op")?;
+            Some(format!("{:.1} with {way}", client + value(arm, "server_segments_per_op")?))
+        })
+        .collect();
+    let first = each.first_mut()?;
+    *first = first.replacen(" with", " segments with", 1);
+    Some(format!("A request takes {}.", each.join(", ")))
+}
+
+fn next(summary: &Summary) -> Vec<NextStep> {
+    let mut steps = explanations(summary);
+    if summary.place.kind == PlaceKind::Lab && summary.study.is_none() {
+        if summary.arms.len() == 1 {
+            steps.push(step(
+                "tcptoll http --reuse keep-alive,server-close,client-close",
+                "the cost of a new connection per request, and which host bears it",
+            ));
+        }
+        steps
+            .push(step("tcptoll study http-keepalive-2019", "the published figures next to yours"));
+    }
+    if summary.study.as_deref() == Some("http-keepalive-2019") {
+        steps.push(step(
+            "tcptoll study http-reuse",
+            "from which distance and work time reuse makes no difference",
+        ));
+    }
+    steps
+}

@@ -1,0 +1,251 @@
+//! What does `http` show of its own? Who closed connections, what that left behind, how many ports
+//! there were.
+
+use crate::requests::http::columns::time_wait;
+use tcptoll_core::record::Arm;
+use tcptoll_core::tcp::ports::PortForecast;
+
+use tcptoll_show::number;
+use tcptoll_show::number::ABSENT;
+use tcptoll_show::own::{Block, Failed, NONE, Own, Tone};
+use tcptoll_show::run::Run;
+use tcptoll_show::{clean, figures};
+
+/// Its parts.
+pub(crate) const OWN: Own = Own {
+    forecasts,
+    failed: Some(failed),
+    answer_has_failures: Some("No request succeeded"),
+    trouble: ignored,
+    counted: connections,
+    text_after: responses,
+    ..NONE
+};
+
+/// Column from which the text after a label begins.
+const LABEL: usize = 14;
+
+/// Statuses that are listed; a server may send any number of them.
+const STATUSES: usize = 6;
+
+/// Forecasts that are told apart; more would push the answer off the screen.
+const FORECASTS: usize = 3;
+
+/// Columns that an arm's name may take in a sentence.
+const NAME: usize = 26;
+
+fn failed(Failed { failed, tried }: Failed) -> String {
+    let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
+    format!(
+        "{bad} of {all} requests failed. Rates and latencies cover only the {good} that succeeded."
+    )
+}
+
+/// Doubts about who closed: a header that was ignored.
+fn ignored(arm: &Arm) -> Option<String> {
+    let ignored = arm.closing.as_ref().map_or(0, |closing| closing.ignored);
+    (ignored > 0).then(|| {
+        format!(
+            "server: kept the connection open {} when it was to close it. The client closed these",
+            times(ignored)
+        )
+    })
+}
+
+/// Responses by status, the most frequent first: `57 with 200 · 3 with 404`. None: no response came.
+fn by_status(arm: &Arm) -> Option<String> {
+    let mut all: Vec<(&String, &u64)> = arm.statuses.iter().collect();
+    all.sort_by_key(|(status, count)| (std::cmp::Reverse(**count), *status));
+    let each =
+        |(status, count): &(&String, &u64)| format!("{} with {status}", number::count(**count));
+    let mut texts: Vec<String> = all.iter().take(STATUSES).map(each).collect();
+    if all.len() > STATUSES {
+        let rest = all.iter().skip(STATUSES).map(|(_, count)| **count).sum();
+        texts.push(format!("{} with {} other statuses", number::count(rest), all.len() - STATUSES));
+    }
+    (!texts.is_empty()).then(|| texts.join(" · "))
+}
+
+/// Responses by status of a single arm; of several, those of arms that have several statuses.
+fn responses(summary: &Run, _width: usize) -> Vec<Block> {
+    let labelled = |text: String| Block::Labelled("  responses".to_owned(), LABEL, text, Tone::Dim);
+    let lines = match summary.arms.as_slice() {
+        [arm] => by_status(arm).into_iter().map(labelled).collect(),
+        arms => arms
+            .iter()
+            .filter(|arm| arm.statuses.len() > 1)
+            .filter_map(|arm| Some(format!("{}: {}", arm.name, by_status(arm)?)))
+            .map(labelled)
+            .collect::<Vec<Block>>(),
+    };
+    let blank = (!lines.is_empty()).then_some(Block::Blank);
+    blank.into_iter().chain(lines).collect()
+}
+
+fn times(n: u64) -> String {
+    figures::plural(n, "time")
+}
+
+/// Everything counted about closing, a label and a figure each.
+fn closing(arm: &Arm) -> Vec<[String; 2]> {
+    let Some(closing) = &arm.closing else { return Vec::new() };
+    let mut rows = vec![
+        ["connections closed by the client first".to_owned(), number::count(closing.by_client)],
+        ["connections closed by the server first".to_owned(), number::count(closing.by_server)],
+        ["of these, without a request in progress".to_owned(), number::count(closing.while_idle)],
+    ];
+    rows.extend(
+        closing.both.map(|both| ["closed by both, FINs crossed".to_owned(), number::count(both)]),
+    );
+    rows.push([
+        "still open when the load ended, then closed by the client".to_owned(),
+        number::count(closing.open_at_end),
+    ]);
+    if closing.ignored > 0 {
+        rows.push(["Connection: close ignored by the server".to_owned(), times(closing.ignored)]);
+    }
+    let mean = if arm.rounds.is_empty() { "" } else { ", mean over rounds" };
+    for (side, n) in ["client", "server"].into_iter().zip(time_wait(arm)) {
+        let label = format!("{side} sockets in TIME-WAIT after the load{mean}");
+        rows.extend(n.map(|n| [label, number::count(n)]));
+    }
+    rows
+}
+
+/// Whether ports may be scarce: some stay in use, or so many connections were opened.
+fn may_lack(arm: &Arm, ports: &PortForecast) -> bool {
+    let opened = arm.connections_attempted.unwrap_or(u64::MAX);
+    !ports.text.is_empty()
+        && (ports.sustained_per_s.is_some() || opened.saturating_mul(2) > ports.at_once)
+}
+
+/// The port forecasts, one line for all arms that share one: `ports: …`.
+fn forecasts(arms: &[Arm]) -> Vec<String> {
+    let mut texts: Vec<(&str, Vec<&str>)> = Vec::new();
+    for arm in arms {
+        let Some(ports) = arm.ports.as_ref().filter(|ports| may_lack(arm, ports)) else {
+            continue;
+        };
+        match texts.iter_mut().find(|(text, _)| *text == ports.text) {
+            Some((_, names)) => names.push(&arm.name),
+            None => texts.push((&ports.text, vec![&arm.name])),
+        }
+    }
+    // What holds for all arms needs no name.
+    let alone = texts.iter().all(|(_, names)| names.len() == arms.len());
+    let mut lines: Vec<String> = texts
+        .iter()
+        .take(FORECASTS)
+        .map(|(text, names)| {
+            let arms = match names.as_slice() {
+                _ if alone => String::new(),
+                [] => String::new(),
+                [one] => format!(" ({})", clean::shorten(one, NAME)),
+                [one, ..] => {
+                    format!(" ({} and {} more)", clean::shorten(one, NAME), names.len() - 1)
+                }
+            };
+            format!("ports{arms}: {text}")
+        })
+        .collect();
+    if texts.len() > FORECASTS {
+        lines.push(format!("ports: {} more forecasts in the record", texts.len() - FORECASTS));
+    }
+    lines
+}
+
+/// Connections under requests: how many, who closed them, and what the forecast of ports said.
+fn connections(arm: &Arm) -> Vec<[String; 2]> {
+    let mut notes = Vec::new();
+    if let Some(tried) = arm.connections_attempted {
+        let made = arm.connections_ok.map_or_else(|| ABSENT.to_owned(), number::count);
+        let text = format!("{made} of {}", number::count(tried));
+        notes.push(["connections established".to_owned(), text]);
+    }
+    notes.extend(by_status(arm).map(|text| ["responses by status".to_owned(), text]));
+    notes.extend(closing(arm));
+    if let Some(ports) = &arm.ports {
+        notes.push(["forecast of ports".to_owned(), ports.text.clone()]);
+        let text = format!(
+            "{}: {} × {} × {}",
+            number::count(ports.at_once),
+            figures::plural(ports.usable, "port"),
+            figures::plural(ports.sources, "source"),
+            figures::plural(ports.destinations, "destination")
+        );
+        notes.push(["concurrent connections that ports allow".to_owned(), text]);
+        let rate = ports.sustained_per_s.map_or_else(
+            || "any number".to_owned(),
+            |rate| {
+                format!(
+                    "{}, each port held for {} s",
+                    number::three(rate),
+                    number::trimmed(ports.held_s)
+                )
+            },
+        );
+        notes.push(["connections per second that ports allow".to_owned(), rate]);
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use tcptoll_core::record::Summary;
+    use tcptoll_core::record::{Closing, Metric};
+
+    use super::*;
+    use crate::reports::REPORTS;
+
+    fn arm(name: &str, by_client: u64, by_server: u64, text: &str) -> Arm {
+        Arm {
+            name: name.into(),
+            closing: Some(Closing { by_client, by_server, ..Closing::default() }),
+            ports: Some(PortForecast { text: text.into(), ..PortForecast::default() }),
+            ..Arm::default()
+        }
+    }
+
+    #[test]
+    fn time_wait_of_rounds_is_their_mean_wherever_it_is_said() {
+        let metric =
+            |value| Metric { value, unit: "sockets".into(), ci95: None, median: None, n: 3 };
+        let mut arm = arm("a", 722, 1, "");
+        arm.metrics.insert("client_time_wait".into(), metric(240.7));
+        assert_eq!(time_wait(&arm), [Some(241), None]);
+        let label = "client sockets in TIME-WAIT after the load";
+        assert!(closing(&arm).contains(&[label.to_owned(), "241".to_owned()]));
+        arm.rounds = vec![tcptoll_core::record::Round::default()];
+        let label = format!("{label}, mean over rounds");
+        assert!(closing(&arm).contains(&[label, "241".to_owned()]));
+    }
+
+    #[test]
+    fn a_forecast_that_arms_share_is_said_once() {
+        let shared = [arm("a", 0, 0, "x"), arm("b", 0, 0, "x")];
+        assert_eq!(forecasts(&shared), ["ports: x"]);
+        let apart = [arm("a", 0, 0, "x"), arm("b", 0, 0, "y"), arm("c", 0, 0, "y")];
+        assert_eq!(forecasts(&apart), ["ports (a): x", "ports (b and 1 more): y"]);
+    }
+
+    #[test]
+    fn responses_are_listed_by_status_the_most_frequent_first_and_at_most_six() {
+        let with = |statuses: &[(&str, u64)]| Arm {
+            statuses: statuses.iter().map(|(status, n)| ((*status).to_owned(), *n)).collect(),
+            ..Arm::default()
+        };
+        assert_eq!(by_status(&with(&[])), None);
+        let two = with(&[("200", 57), ("404", 3)]);
+        assert_eq!(by_status(&two).as_deref(), Some("57 with 200 · 3 with 404"));
+        let many: Vec<(String, u64)> = (200..210).map(|n| (n.to_string(), 1)).collect();
+        let many: Vec<(&str, u64)> = many.iter().map(|(status, n)| (status.as_str(), *n)).collect();
+        let text = by_status(&with(&many)).unwrap();
+        assert!(text.ends_with("· 4 with 4 other statuses"), "{text}");
+        // Of several arms only those that need it.
+        let one = with(&[("200", 60)]);
+        let run = |arms| REPORTS.cleaned(Summary { arms, ..Summary::default() });
+        let lines = |arms: Vec<Arm>| responses(&run(arms), 80).len();
+        assert_eq!(lines(vec![one.clone()]), 2);
+        assert_eq!((lines(vec![one.clone(), one.clone()]), lines(vec![one, two])), (0, 2));
+    }
+}

@@ -1,0 +1,301 @@
+//! Causes that a run with a pool of workers may name.
+
+use serde_json::Value;
+
+use crate::kit::causes::queues::ACCEPT_QUEUE_FULL;
+use crate::kit::conclusion::cured;
+use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
+use tcptoll_core::record::{Advice, Arm, Summary};
+use tcptoll_core::units::{human_count, human_us};
+
+use super::advice;
+use super::effects::{PoolArm, STUCK, workers};
+use tcptoll_core::experiment::figures::RTT;
+
+/// Every worker waits for a backend that has stopped, so requests that never call it wait too.
+pub(super) const WORKERS_STUCK: CauseSpec =
+    CauseSpec { id: STUCK, test: workers_stuck, remedy: Remedy::Computed(advice::advise) };
+
+/// The queue of the backend was full, and workers were left all the same. Advice to raise its backlog
+/// would be false: a stopped backend answers nobody in a longer queue either.
+const BACKEND_QUEUE_FULL: CauseSpec = CauseSpec {
+    test: backend_queue_full,
+    remedy: Remedy::Computed(|_| Vec::new()),
+    ..ACCEPT_QUEUE_FULL
+};
+
+/// The connect timeout ends before a handshake can be complete.
+pub(super) const CONNECT_TIMEOUT_SHORT: CauseSpec = CauseSpec {
+    id: "connect-timeout-short",
+    test: connect_timeout_short,
+    remedy: Remedy::Computed(longer_timeout),
+};
+
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const ALL: &[&CauseSpec] =
+    &[&WORKERS_STUCK, &BACKEND_QUEUE_FULL, &CONNECT_TIMEOUT_SHORT];
+
+/// Handshakes whose SYN-ACK was answered by a reset: the client had given up.
+const GAVE_UP: &str = "TcpExtEmbryonicRsts";
+
+/// Status of a request whose call of the backend exceeded its time limit.
+const TIMED_OUT: &str = "504";
+
+/// When the kernel retransmits the first SYN, s (`TCP_TIMEOUT_INIT`, RFC 6298).
+const FIRST_RETRANSMISSION_S: f64 = 1.0;
+
+/// The backend's listener dropped packets although a worker was free, or the backend never stalled.
+fn backend_queue_full(arm: &Arm) -> Option<Finding> {
+    let told = PoolArm::from_arm(arm)?;
+    let mut finding = (ACCEPT_QUEUE_FULL.test)(arm).filter(|_| !told.is_stuck())?;
+    let pool = told.pool;
+    // The server host has one listener, the backend's. That of the front service is on the client host.
+    let listener = arm.server.as_ref()?.listeners.first();
+    let place = listener.map(|one| {
+        let ipv6 = one.address.contains(':');
+        let address = if ipv6 { format!("[{}]", one.address) } else { one.address.clone() };
+        format!("{address}:{}", one.port)
+    });
+    let at = place.as_ref().map_or_else(String::new, |place| format!(" at {place}"));
+    let holds = pool.backend_limit.map_or_else(String::new, |limit| {
+        format!(" (backlog {limit}, holds {})", human_count(u64::from(limit) + 1))
+    });
+    let dropped = pool.backend_drops.filter(|drops| *drops > 0).map_or_else(String::new, |drops| {
+        format!(": its kernel dropped {} SYNs or last ACKs", human_count(drops))
+    });
+    let stall = if pool.stalled_s.is_some() { "" } else { " without a stall" };
+    finding.text = format!(
+        "The accept queue of the backend {}{at} on the server host{holds} was full{stall}{dropped}.",
+        pool.backend
+    );
+    let more = [
+        ("listener", place.map(Value::from)),
+        ("host", Some(Value::from("server"))),
+        ("backend_drops", pool.backend_drops.map(Value::from)),
+        ("accept_queue_limit", pool.backend_limit.map(Value::from)),
+        ("accept_queue_peak", told.queue_peak().map(Value::from)),
+    ];
+    // Clients of the front service are not clients of this listener.
+    finding.evidence.remove("never_answered");
+    finding.evidence.remove("gave_up_connecting");
+    let more = more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    finding.evidence.extend(more);
+    Some(finding)
+}
+
+/// The setting, the round trip of the quiet path, and how often the client had given up when the
+/// SYN-ACK came.
+fn connect_timeout_short(arm: &Arm) -> Option<Finding> {
+    let limit_us = PoolArm::from_arm(arm)?.pool.connect_timeout_s? * 1e6;
+    let rtt_us = rtt_us(arm).filter(|rtt_us| limit_us < *rtt_us)?;
+    let above_zero = |count: &u64| *count > 0;
+    let failed = arm.statuses.get(TIMED_OUT).copied().filter(above_zero)?;
+    let resets = arm.server.as_ref()?.counters.get(GAVE_UP).copied().unwrap_or(0);
+    let gave_up = u64::try_from(resets).ok().filter(above_zero)?;
+    let text = format!(
+        "The connect timeout of {} is shorter than the round trip of {}. {} SYN-ACKs of the \
+         backend arrived after the worker had given up, and {} requests failed with status \
+         {TIMED_OUT}.",
+        human_us(limit_us),
+        human_us(rtt_us),
+        human_count(gave_up),
+        human_count(failed)
+    );
+    let evidence = [
+        ("connect_timeout_us", Value::from(limit_us)),
+        ("rtt_us_p50", rtt_us.into()),
+        (GAVE_UP, gave_up.into()),
+        ("status_504", failed.into()),
+    ];
+    let evidence = evidence.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Some(Finding { text, evidence })
+}
+
+/// Median round trip of the quiet path, µs.
+fn rtt_us(arm: &Arm) -> Option<f64> {
+    arm.histograms.get(RTT.name)?.p50
+}
+
+/// Both limits that make sense, for the longest round trip of the arms that have the cause.
+fn longer_timeout(summary: &Summary) -> Vec<Advice> {
+    let id = CONNECT_TIMEOUT_SHORT.id;
+    let ill =
+        |arm: &&Arm| summary.causes.iter().any(|cause| cause.id == id && cause.arm == arm.name);
+    let rtt = |arm: &Arm| rtt_us(arm).unwrap_or(0.0);
+    let longest = summary.arms.iter().filter(ill).max_by(|a, b| rtt(a).total_cmp(&rtt(b)));
+    let Some(arm) = longest else { return Vec::new() };
+    let rtt_us = rtt(arm);
+    let proof = cured(summary, arm, &["connect-timeout"]).map(|cured| {
+        format!("arm {}: all {} requests succeeded", cured.name, human_count(cured.ok))
+    });
+    vec![Advice {
+        cause: id.to_owned(),
+        change: format!(
+            "Raise the connect timeout well above the round trip of {}. To survive a lost SYN too, \
+             raise it above {}: the kernel retransmits the first SYN after \
+             {FIRST_RETRANSMISSION_S} s.",
+            human_us(rtt_us),
+            human_us(FIRST_RETRANSMISSION_S * 1e6 + rtt_us)
+        ),
+        cost: "A call that meets a full queue holds its worker for longer.".to_owned(),
+        undo: "Restore the previous timeout.".to_owned(),
+        proof,
+    }]
+}
+
+fn workers_stuck(arm: &Arm) -> Option<Finding> {
+    let told = PoolArm::from_arm(arm).filter(|told| told.is_stuck())?;
+    let pool = told.pool;
+    let busy = told.busy()?;
+    let [from, until] = pool.stalled_s?;
+    let slowed = told.slowed();
+    let mut evidence = vec![
+        ("workers", Some(Value::from(pool.workers))),
+        ("workers_busy", Some(Value::from(busy))),
+        ("workers_busy_expected", pool.stuck_expected.map(Value::from)),
+        ("workers_busy_expected_max", pool.stuck_expected_max.map(Value::from)),
+        ("wait_expected_s", pool.wait_expected_s.map(Value::from)),
+        ("stall_s", Some(Value::from(until - from))),
+        ("backend_queue_peak", told.queue_peak().map(Value::from)),
+        ("backend_queue_limit", pool.backend_limit.map(Value::from)),
+        ("backend_drops", pool.backend_drops.map(Value::from)),
+        ("local_latency_before_us", slowed.map(|slowed| Value::from(slowed.before_us))),
+        ("local_latency_during_us", slowed.map(|slowed| Value::from(slowed.during_us))),
+        ("local_failed_share", told.local_failed().map(Value::from)),
+    ];
+    evidence.retain(|(_, value)| value.is_some());
+    let expected = told.expected_words();
+    let waited = slowed.map_or_else(
+        || "Requests that never call it waited for a worker".to_owned(),
+        |slowed| {
+            format!(
+                "Requests that never call it took {} instead of {}",
+                human_us(slowed.during_us),
+                human_us(slowed.before_us)
+            )
+        },
+    );
+    let text = format!(
+        "{} of {} workers waited for {} during its stall of {}{expected}. {waited}.",
+        workers(busy),
+        pool.workers,
+        pool.backend,
+        human_us((until - from) * 1e6),
+    );
+    let evidence =
+        evidence.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    Some(Finding { text, evidence })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{arm, summary};
+    use super::*;
+    use tcptoll_core::record::{HostSummary, Listener};
+    use tcptoll_core::stats::HistogramSummary;
+
+    #[test]
+    fn the_evidence_has_workers_queue_and_latencies() {
+        let found = workers_stuck(&arm("stalled", 20.0, 800e3)).unwrap();
+        assert_eq!(
+            found.text,
+            "20 of 20 workers waited for redis during its stall of 2.00 s (expected: 20). \
+             Requests that never call it took 800 ms instead of 500 µs."
+        );
+        assert_eq!(found.evidence["workers_busy"], 20.0);
+        assert_eq!(found.evidence["backend_queue_limit"], 4);
+        assert_eq!(found.evidence["backend_drops"], 40);
+    }
+
+    fn server(counters: &[(&str, i64)]) -> HostSummary {
+        HostSummary {
+            counters: counters.iter().map(|(name, count)| ((*name).into(), *count)).collect(),
+            listeners: vec![Listener {
+                address: "10.77.0.2".into(),
+                port: 6379,
+                accept_queue_peak: 5,
+                accept_queue_limit: 4,
+                syn_queue_peak: None,
+            }],
+            ..HostSummary::default()
+        }
+    }
+
+    #[test]
+    fn a_full_queue_is_named_with_its_host_and_listener_whether_or_not_the_backend_stalled() {
+        let mut healthy = arm("healthy", 1.0, 500.0);
+        let pool = healthy.own.worker_pool.as_mut().unwrap();
+        (pool.stalled_s, pool.backend_drops) = (None, Some(12));
+        healthy.server = Some(server(&[("TcpExtListenOverflows", 12)]));
+        // Of the front service's clients.
+        healthy.errors.insert("timeout".into(), 3);
+        let found = backend_queue_full(&healthy).unwrap();
+        assert_eq!(
+            found.text,
+            "The accept queue of the backend redis at 10.77.0.2:6379 on the server host (backlog 4, \
+             holds 5) was full without a stall: its kernel dropped 12 SYNs or last ACKs."
+        );
+        assert_eq!(found.evidence["listener"], "10.77.0.2:6379");
+        assert!(!found.evidence.contains_key("never_answered"));
+        let mut stuck = arm("stuck", 20.0, 800e3);
+        stuck.server = healthy.server;
+        assert_eq!(backend_queue_full(&stuck), None, "the workers are the cause");
+    }
+
+    fn hurried(limit_s: f64, gave_up: i64, failed: u64) -> Arm {
+        let mut arm = arm("hurried", 1.0, 500.0);
+        arm.own.worker_pool.as_mut().unwrap().connect_timeout_s = Some(limit_s);
+        let rtt = HistogramSummary { p50: Some(20_200.0), ..HistogramSummary::default() };
+        arm.histograms.insert(RTT.name.into(), rtt);
+        arm.statuses.insert("504".into(), failed);
+        arm.server = Some(server(&[(GAVE_UP, gave_up)]));
+        arm
+    }
+
+    #[test]
+    fn a_connect_time_out_below_the_round_trip_is_named_with_both_and_the_resets() {
+        let found = connect_timeout_short(&hurried(0.01, 125, 100)).unwrap();
+        assert_eq!(
+            found.text,
+            "The connect timeout of 10.0 ms is shorter than the round trip of 20.2 ms. 125 \
+             SYN-ACKs of the backend arrived after the worker had given up, and 100 requests \
+             failed with status 504."
+        );
+        assert_eq!(found.evidence[GAVE_UP], 125);
+        assert_eq!(connect_timeout_short(&hurried(0.03, 125, 100)), None, "above the round trip");
+        assert_eq!(connect_timeout_short(&hurried(0.01, 0, 100)), None, "nobody gave up");
+        assert_eq!(connect_timeout_short(&hurried(0.01, 125, 0)), None, "nothing failed");
+    }
+
+    #[test]
+    fn the_fix_states_both_limits_and_the_arm_that_has_one() {
+        let mut patient = hurried(0.1, 0, 0);
+        patient.name = "patient".into();
+        patient.factors.insert("connect-timeout".into(), "100ms".into());
+        let mut run = summary(vec![hurried(0.01, 125, 100), patient], &[]);
+        super::super::conclusion::conclude(&mut run);
+        assert_eq!(run.causes[0].id, "connect-timeout-short");
+        assert!(run.advice[0].change.contains("round trip of 20.2 ms"), "{:?}", run.advice);
+        assert!(run.advice[0].change.contains("above 1.02 s"), "{:?}", run.advice);
+        assert_eq!(run.advice[0].proof.as_deref(), Some("arm patient: all 500 requests succeeded"));
+    }
+
+    #[test]
+    fn the_expectation_has_an_upper_end_where_serving_takes_workers_too() {
+        let mut cached = arm("cache", 11.8, 20e3);
+        let pool = cached.own.worker_pool.as_mut().unwrap();
+        (pool.stuck_expected, pool.stuck_expected_max) = (Some(1.0), Some(12.3));
+        assert_eq!(PoolArm::from_arm(&cached).unwrap().expected_words(), " (expected: 1 to 12.3)");
+        cached.own.worker_pool.as_mut().unwrap().stuck_expected_max = Some(1.04);
+        assert_eq!(PoolArm::from_arm(&cached).unwrap().expected_words(), " (expected: 1)");
+    }
+
+    #[test]
+    fn half_of_the_workers_is_nearly_and_not_the_cause() {
+        assert_eq!(workers_stuck(&arm("half", 10.0, 800e3)), None);
+        assert_eq!(workers_stuck(&arm("quick", 20.0, 700.0)), None);
+        let mut healthy = arm("healthy", 20.0, 800e3);
+        healthy.own.worker_pool.as_mut().unwrap().stalled_s = None;
+        assert_eq!(workers_stuck(&healthy), None);
+    }
+}

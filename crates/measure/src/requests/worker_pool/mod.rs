@@ -1,0 +1,113 @@
+//! What happens to all requests when a backend stops accepting and blocking workers wait for it?
+
+mod advice;
+mod causes;
+mod columns;
+mod conclusion;
+mod effects;
+pub(crate) mod experiment;
+mod observation;
+mod options;
+pub(crate) mod pictures;
+mod recovery;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod trial;
+
+use tcptoll_core::experiment::figures::{RTT, histogram, metric};
+use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+
+/// Share of the requests that need the backend and failed.
+pub(crate) const BACKEND_FAILED: MetricSpec =
+    metric("backend_failed_share", "share", "failed share with the backend", Better::Lower);
+/// Mean latency of requests that need the backend, from when each was due.
+pub(crate) const BACKEND_LATENCY_MEAN: MetricSpec =
+    metric("backend_latency_us_mean", "us", "mean latency with the backend", Better::Lower);
+/// Successes per second of requests that need the backend.
+pub(crate) const BACKEND_RATE: MetricSpec =
+    metric("backend_requests_per_s", "1/s", "requests per second with the backend", Better::Higher);
+/// Share of the requests that need no backend and failed.
+pub(crate) const LOCAL_FAILED: MetricSpec =
+    metric("local_failed_share", "share", "failed share without the backend", Better::Lower);
+/// Mean latency of requests that need no backend, from when each was due.
+pub(crate) const LOCAL_LATENCY_MEAN: MetricSpec =
+    metric("local_latency_us_mean", "us", "mean latency without the backend", Better::Lower);
+/// Successes per second of requests that need no backend.
+pub(crate) const LOCAL_RATE: MetricSpec = metric(
+    "local_requests_per_s",
+    "1/s",
+    "requests per second without the backend",
+    Better::Higher,
+);
+/// From the end of the stall until requests that need no backend were as fast as before it.
+pub(crate) const RECOVERY: MetricSpec =
+    metric("recovery_s", "s", "recovery after the stall", Better::Lower);
+/// The largest number of busy workers.
+pub(crate) const WORKERS_BUSY_PEAK: MetricSpec =
+    metric("workers_busy_peak", "workers", "busy workers at the peak", Better::Lower);
+/// Busy workers, mean over the steady part of the stall.
+pub(crate) const WORKERS_STUCK: MetricSpec =
+    metric("workers_stuck", "workers", "busy workers during the stall", Better::Lower);
+
+/// Latency of requests that need the backend, from when each was due.
+pub(crate) const BACKEND_LATENCY: HistogramSpec =
+    histogram("backend_latency_us", "latency with the backend", Better::Lower);
+/// Latency of requests that need no backend, from when each was due.
+pub(crate) const LOCAL_LATENCY: HistogramSpec =
+    histogram("local_latency_us", "latency without the backend", Better::Lower);
+
+/// The group of requests that need the backend.
+pub(crate) const BACKEND: &str = "backend";
+/// The group of requests that need no backend.
+pub(crate) const LOCAL: &str = "local";
+
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll worker-pool
+      four arms: no stall, a stall of 2 s, the same with a connect timeout, and also with retries
+  tcptoll worker-pool --connect-timeout none,100ms
+      does a connect timeout help requests that never use the backend?
+  tcptoll worker-pool --connect-timeout 100ms --retries 3 --backoff 0,200ms
+      immediate retries, and retries with backoff and jitter
+  tcptoll worker-pool --stall 0,2s --front php-fpm --workers 100 --rate 200
+      PHP-FPM with 100 workers behind nginx
+  tcptoll worker-pool --connection per-request,pooled --front php-fpm --backend mariadb
+      a connection per request, and persistent connections, to MariaDB
+
+An option with several values makes one arm (variant) per value. The other arms are compared with
+the first. Without an option of the groups Stall, Front and Backend, four arms run once each.";
+
+/// The experiment.
+pub(crate) const SPEC: Spec = Spec {
+    name: "worker-pool",
+    question: "What happens to all requests when a backend stops accepting connections and \
+               blocking workers wait for it?",
+    about: "Measure how a stalled backend blocks a pool of workers, and what prevents it",
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: None,
+    complete: options::complete,
+    compares: tcptoll_core::experiment::options::unless_each_runs_once,
+    metrics: &[
+        &BACKEND_FAILED,
+        &BACKEND_LATENCY_MEAN,
+        &BACKEND_RATE,
+        &LOCAL_FAILED,
+        &LOCAL_LATENCY_MEAN,
+        &LOCAL_RATE,
+        &RECOVERY,
+        &WORKERS_BUSY_PEAK,
+        &WORKERS_STUCK,
+    ],
+    histograms: &[&BACKEND_LATENCY, &LOCAL_LATENCY, &RTT],
+    primary: LOCAL_LATENCY_MEAN.name,
+    answers: &[LOCAL_LATENCY.name, BACKEND_LATENCY.name],
+    // A stall changes latency by factors; differences below a tenth decide nothing.
+    margin: 0.1,
+    operation: Noun::REQUEST,
+    tables: columns::TABLES,
+    causes: causes::ALL,
+    conclude: conclusion::conclude,
+};

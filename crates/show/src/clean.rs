@@ -1,0 +1,88 @@
+//! Which characters of a summary reach the reader? Names, errors and banners may come from a
+//! hostile peer, so one place cleans all of them before any report looks at them.
+//!
+//! Escaping for HTML is not done here: the template engine does it, and `svg` for pictures.
+
+pub use tcptoll_core::printable::{copy, line, lines};
+use tcptoll_core::record::Summary;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// A copy whose every string and key is without control and direction characters.
+///
+/// Errors: a figure that is not a number cannot be represented, so there is no copy.
+pub fn summary(summary: &Summary) -> Result<Summary, serde_json::Error> {
+    copy(summary)
+}
+
+/// What to say when [`summary`] failed.
+pub fn cannot_show(error: &serde_json::Error) -> String {
+    let reason = line(&error.to_string());
+    format!(
+        "error: the summary cannot be shown: a figure in it is missing or not a number ({reason})"
+    )
+}
+
+/// Columns that `text` takes on a terminal.
+pub fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// `text` in at most `width` columns; what is left out of the middle becomes `…`.
+///
+/// The middle goes because names of arms differ at their beginning or at their end.
+pub fn shorten(text: &str, width: usize) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    let room = width.saturating_sub(1);
+    let tail_room = room * 3 / 5;
+    let tail: Vec<char> = take(text.chars().rev(), tail_room);
+    let head = take(text.chars(), room - tail_room);
+    head.into_iter().chain(['…']).chain(tail.into_iter().rev()).collect()
+}
+
+fn take(chars: impl Iterator<Item = char>, width: usize) -> Vec<char> {
+    let mut used = 0;
+    chars
+        .take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used <= width
+        })
+        .collect()
+}
+
+/// `names` in at most `width` columns each, still all different if they were.
+pub fn shorten_all(names: &[&str], width: usize) -> Vec<String> {
+    let short: Vec<String> = names.iter().map(|name| shorten(name, width)).collect();
+    short
+        .iter()
+        .enumerate()
+        .map(|(at, name)| {
+            if short.iter().filter(|other| *other == name).count() < 2 {
+                return name.clone();
+            }
+            let mark = format!("#{} ", at + 1);
+            let rest = width.saturating_sub(columns(&mark));
+            format!("{mark}{}", shorten(names[at], rest))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_goes_and_wide_letters_count_twice() {
+        assert_eq!(shorten("link=cross-region backlog=4096", 16), "link=c…klog=4096");
+        // Head of 3 columns takes one wide letter, tail of 3 another.
+        assert_eq!(shorten("接続接続接続接続", 7), "接…続");
+        assert_eq!(shorten("short", 16), "short");
+    }
+
+    #[test]
+    fn shortened_names_stay_different() {
+        let names = ["aaaaaaaa-1-zzzzzzzz", "aaaaaaaa-2-zzzzzzzz"];
+        assert_eq!(shorten_all(&names, 10), ["#1 aaa…zzz", "#2 aaa…zzz"]);
+    }
+}

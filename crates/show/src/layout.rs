@@ -1,0 +1,167 @@
+//! How do figures stand in columns? Aligned on the decimal point, with headings over groups.
+//!
+//! Our own code, because comfy-table, like all crates among ours, cannot align a column on the decimal point.
+
+use crate::clean::columns;
+
+/// Which side of a column its cells keep to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Names.
+    Left,
+    /// Counts and words about them.
+    Right,
+    /// Figures: decimal points stand in one line.
+    Point,
+}
+
+/// One column with its cells, a cell per row.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Heading; may be empty.
+    pub head: String,
+    /// Heading over this and the following columns with the same group.
+    pub group: String,
+    /// Blanks to the left.
+    pub gap: usize,
+    /// Side the cells keep to.
+    pub align: Align,
+    /// One per row.
+    pub cells: Vec<String>,
+}
+
+impl Column {
+    /// A column two blanks from its neighbour.
+    pub fn new(head: &str, align: Align, cells: Vec<String>) -> Self {
+        Self { head: head.to_owned(), group: String::new(), gap: 2, align, cells }
+    }
+
+    /// The same, under a group's heading.
+    pub fn under(mut self, group: &str) -> Self {
+        group.clone_into(&mut self.group);
+        self
+    }
+
+    /// The same, `gap` blanks from its neighbour.
+    pub fn gap(mut self, gap: usize) -> Self {
+        self.gap = gap;
+        self
+    }
+
+    /// Brings all cells to one width.
+    fn settle(&mut self) {
+        if self.align == Align::Point {
+            let after = |cell: &str| cell.find('.').map_or(0, |at| columns(&cell[at..]));
+            let most = self.cells.iter().map(|cell| after(cell)).max().unwrap_or(0);
+            for cell in &mut self.cells {
+                cell.extend(std::iter::repeat_n(' ', most - after(cell)));
+            }
+        }
+        let width = self.width();
+        for cell in &mut self.cells {
+            *cell = pad(cell, width, self.align);
+        }
+        self.head = pad(&self.head, width, self.align);
+    }
+
+    fn width(&self) -> usize {
+        self.cells.iter().map(|cell| columns(cell)).max().unwrap_or(0).max(columns(&self.head))
+    }
+}
+
+fn pad(text: &str, width: usize, align: Align) -> String {
+    let blanks = " ".repeat(width.saturating_sub(columns(text)));
+    if align == Align::Left { format!("{text}{blanks}") } else { format!("{blanks}{text}") }
+}
+
+/// Lines of a table: one or two of headings, then one per row.
+pub struct Lines {
+    /// Headings, from the top.
+    pub heads: Vec<String>,
+    /// Rows.
+    pub rows: Vec<String>,
+}
+
+impl Lines {
+    /// Columns of the widest line.
+    pub fn width(&self) -> usize {
+        self.heads.iter().chain(&self.rows).map(|line| columns(line)).max().unwrap_or(0)
+    }
+}
+
+/// Lays out columns of equally many cells.
+pub fn lay_out(mut table: Vec<Column>) -> Lines {
+    for column in &mut table {
+        column.settle();
+    }
+    widen_for_groups(&mut table);
+    let mut heads = Vec::new();
+    if table.iter().any(|column| !column.group.is_empty()) {
+        heads.push(group_line(&table));
+    }
+    heads.push(join(table.iter().map(|column| (column.gap, column.head.as_str()))));
+    let rows = table.first().map_or(0, |column| column.cells.len());
+    let row = |at: usize| join(table.iter().map(|c| (c.gap, c.cells.get(at).map_or("", |s| s))));
+    Lines { heads, rows: (0..rows).map(row).collect() }
+}
+
+fn join<'a>(cells: impl Iterator<Item = (usize, &'a str)>) -> String {
+    let line = cells.fold(String::new(), |line, (gap, cell)| line + &" ".repeat(gap) + cell);
+    line.trim_end().to_owned()
+}
+
+/// Runs of neighbours in one group: start and end (exclusive).
+fn groups(table: &[Column]) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for at in 0..table.len() {
+        match runs.last_mut() {
+            Some(run) if table[run.0].group == table[at].group => run.1 = at + 1,
+            _ => runs.push((at, at + 1)),
+        }
+    }
+    runs
+}
+
+fn span(columns: &[Column]) -> usize {
+    let gaps: usize = columns.iter().skip(1).map(|column| column.gap).sum();
+    gaps + columns.iter().map(Column::width).sum::<usize>()
+}
+
+/// A group's heading wider than its columns pushes its first column to the right.
+fn widen_for_groups(table: &mut [Column]) {
+    for (from, to) in groups(table) {
+        let lacking = columns(&table[from].group).saturating_sub(span(&table[from..to]));
+        table[from].gap += lacking;
+    }
+}
+
+fn group_line(table: &[Column]) -> String {
+    let mut line = String::new();
+    for (from, to) in groups(table) {
+        let group = table[from].group.as_str();
+        let width = span(&table[from..to]);
+        let room = table[from].gap + width;
+        // Flush right over its columns; the figures below are flush right too.
+        let text = if columns(group) <= width {
+            pad(group, width, Align::Right)
+        } else {
+            group.to_owned()
+        };
+        line += &pad(&text, room, Align::Right);
+    }
+    line.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal_points_stand_in_one_line() {
+        let cells = ["37.1", "1,003", "0.0201", "—"].map(str::to_owned).to_vec();
+        let lines = lay_out(vec![Column::new("p50", Align::Point, cells).under("connect latency")]);
+        assert_eq!(lines.heads, ["  connect latency", "              p50"]);
+        assert_eq!(lines.rows.len(), 4);
+        assert_eq!(lines.rows[0].find('.'), lines.rows[2].find('.'));
+    }
+}

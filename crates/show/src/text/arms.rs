@@ -1,0 +1,215 @@
+//! Which figures carry the answer? The tables of the experiment, one row per arm.
+
+use tcptoll_core::experiment::column::{Form, Show, metric_of};
+use tcptoll_core::record::Arm;
+
+use super::names::Names;
+use super::{TextPage, Tone};
+use crate::columns::{self, Kind};
+use crate::layout::{Align, Column, Lines, lay_out};
+use crate::number::ABSENT;
+use crate::own::{Block, Own};
+use crate::run::Run;
+
+/// Columns that a name may take, from a roomy table to a tight one.
+const NAME: [usize; 4] = [32, 24, 18, 12];
+
+/// Columns of a name where columns are shared out among tables.
+const SHARED: usize = 18;
+
+/// The tables, or what the experiment shows in their place.
+pub(super) fn write(page: &mut TextPage, summary: &Run) {
+    if summary.arms.is_empty() {
+        page.line("  no arm was measured");
+        return;
+    }
+    match summary.own.text {
+        Some(blocks) => write_blocks(page, summary, blocks(summary, page.width())),
+        None => {
+            for table in columns::tables(summary, Form::Text) {
+                in_parts(page, summary, table);
+            }
+        }
+    }
+    write_blocks(page, summary, (summary.own.text_after)(summary, page.width()));
+}
+
+/// What an experiment shows of its own.
+fn write_blocks(page: &mut TextPage, summary: &Run, blocks: Vec<Block>) {
+    for block in blocks {
+        match block {
+            Block::Blank => page.blank(),
+            Block::Line(pieces) => {
+                let painted: String =
+                    pieces.iter().map(|(tone, text)| page.paint(*tone, text)).collect();
+                page.line(painted.trim_end());
+            }
+            Block::Prose(indent, text, tone) => page.prose(indent, &text, tone),
+            Block::Labelled(label, indent, text, tone) => {
+                page.labelled(&label, indent, &text, tone);
+            }
+            Block::Lines(lines, tone) => page.table(&lines, tone),
+            Block::Table(id) => {
+                if let Some(table) = columns::table(summary, Form::Text, id) {
+                    in_parts(page, summary, table);
+                }
+            }
+            Block::Named(id, head, width) => {
+                let Some(table) = columns::table(summary, Form::Text, id) else { continue };
+                let arms: Vec<&Arm> = table.arms(summary).into_iter().map(|(_, arm)| arm).collect();
+                let mut laid: Vec<Column> = Vec::new();
+                for part in &table.parts {
+                    laid.extend(
+                        laid_in(part, &arms, summary.own).into_iter().map(|laid| laid.column),
+                    );
+                }
+                laid.insert(0, Names::whole(&arms, head).column(width));
+                page.table(&lay_out(laid), Tone::Strong);
+            }
+        }
+    }
+}
+
+/// A column with its cells, and when it is shown.
+#[derive(Clone, Debug)]
+struct Laid {
+    column: Column,
+    show: Show,
+    /// Heading where its neighbours have no room; may be empty.
+    alone: &'static str,
+}
+
+impl Laid {
+    fn has_figures(&self) -> bool {
+        self.column.cells.iter().any(|cell| cell != ABSENT)
+    }
+
+    /// As it stands without the neighbours that went for lack of room.
+    fn alone(mut self) -> Self {
+        if !self.alone.is_empty() {
+            // What is left needs no heading over it.
+            self.column.head = self.alone.to_owned();
+            self.column.group.clear();
+        }
+        self
+    }
+}
+
+/// Columns with their cells; neighbours of one distribution share a unit, which stands after them.
+fn laid_in(part: &[columns::Column], arms: &[&Arm], own: &Own) -> Vec<Laid> {
+    let mut laid = Vec::new();
+    for run in
+        part.chunk_by(|a, b| a.distribution().is_some() && a.distribution() == b.distribution())
+    {
+        if run[0].distribution().is_some() {
+            laid.extend(with_unit(run, arms));
+        } else {
+            laid.extend(run.iter().map(|column| one(column, arms, own)));
+        }
+    }
+    laid
+}
+
+fn one(column: &columns::Column, arms: &[&Arm], own: &Own) -> Laid {
+    let cells = arms.iter().map(|arm| column.text(arm, own, Form::Text)).collect();
+    let align = match column.kind() {
+        Kind::Words => Align::Left,
+        Kind::Right => Align::Right,
+        Kind::Number => Align::Point,
+    };
+    let laid = Column::new(&column.head, align, cells).under(&column.group);
+    Laid { column: laid, show: column.show, alone: column.alone }
+}
+
+/// Figures of one distribution, and their unit in each row that has any.
+fn with_unit(run: &[columns::Column], arms: &[&Arm]) -> Vec<Laid> {
+    let rows: Vec<Vec<Option<f64>>> =
+        arms.iter().map(|arm| run.iter().map(|column| column.value(arm)).collect()).collect();
+    let unit = run[0].time_unit;
+    let mut laid: Vec<Laid> = Vec::new();
+    for (at, column) in run.iter().enumerate() {
+        let cell = |(arm, row): (&&Arm, &Vec<Option<f64>>)| {
+            let figure = row[at].zip(unit).map(|(us, unit)| unit.figure(us));
+            figure.map_or_else(|| ABSENT.to_owned(), |text| column.sign(arm).to_owned() + &text)
+        };
+        let cells = arms.iter().zip(&rows).map(cell).collect();
+        let column_of_cells = Column::new(&column.head, Align::Point, cells).under(&column.group);
+        laid.push(Laid { column: column_of_cells, show: column.show, alone: column.alone });
+    }
+    if let Some(unit) = unit {
+        let symbol = |row: &Vec<Option<f64>>| {
+            if row.iter().any(Option::is_some) { unit.symbol() } else { "" }
+        };
+        let symbols = rows.iter().map(|row| symbol(row).to_owned());
+        let last = &run[run.len() - 1];
+        let group = if last.over_unit { last.group.as_str() } else { "" };
+        let column = Column::new("", Align::Left, symbols.collect()).gap(1).under(group);
+        laid.push(Laid { column, show: Show::Always, alone: "" });
+    }
+    laid
+}
+
+/// Parts that stay together, in one table where the width allows it, else in as many as it takes.
+fn in_parts(page: &mut TextPage, summary: &Run, table: columns::Table) {
+    // What stands in the table of rounds, with its interval, is not said again.
+    let in_rounds = summary.rounds.as_ref().and_then(|_| metric_of(summary));
+    let table = table.without(in_rounds);
+    let arms: Vec<&Arm> = table.arms(summary).into_iter().map(|(_, arm)| arm).collect();
+    if arms.is_empty() {
+        return;
+    }
+    let names = Names::from_arms(&arms);
+    let room = page.width();
+    let filled = |laid: &Laid| laid.has_figures();
+    let kept = |parts: &[Vec<Laid>], keep: &dyn Fn(&Laid) -> bool| -> Vec<Vec<Laid>> {
+        let kept =
+            parts.iter().map(|part| part.iter().filter(|laid| keep(laid)).cloned().collect());
+        kept.filter(|part: &Vec<Laid>| !part.is_empty()).collect()
+    };
+    let all: Vec<Vec<Laid>> =
+        table.parts.iter().map(|part| laid_in(part, &arms, summary.own)).collect();
+    // A column of dashes is worth its room only while there is room.
+    let roomy = kept(&all, &|laid| laid.show == Show::Always || filled(laid));
+    let parts = kept(&all, &filled);
+    let mut fewer = kept(&parts, &|laid| laid.show != Show::Room);
+    for part in &mut fewer {
+        *part = std::mem::take(part).into_iter().map(Laid::alone).collect();
+    }
+    for candidate in [&roomy, &parts, &fewer] {
+        if let Some(lines) = fitting(&names, &columns_of(&candidate.concat()), room) {
+            return page.table(&lines, Tone::Dim);
+        }
+    }
+    let mut tables: Vec<Vec<Column>> = Vec::new();
+    for part in parts {
+        let part = columns_of(&part);
+        let with = |table: &Vec<Column>| [table.as_slice(), part.as_slice()].concat();
+        let fits =
+            |table: &Vec<Column>| lay_out(with_names(&names, SHARED, with(table))).width() <= room;
+        match tables.last_mut().filter(|table| fits(table)) {
+            Some(table) => table.extend(part),
+            None => tables.push(part),
+        }
+    }
+    for table in tables {
+        let narrowest = || lay_out(with_names(&names, 12, table.clone()));
+        let lines = fitting(&names, &table, room).unwrap_or_else(narrowest);
+        page.table(&lines, Tone::Dim);
+        page.blank();
+    }
+}
+
+fn columns_of(laid: &[Laid]) -> Vec<Column> {
+    laid.iter().map(|laid| laid.column.clone()).collect()
+}
+
+/// The table with names as long as the width allows, or `None` if it is too wide with short ones.
+fn fitting(names: &Names, columns: &[Column], room: usize) -> Option<Lines> {
+    let with = |name| lay_out(with_names(names, name, columns.to_vec()));
+    NAME.into_iter().map(with).find(|lines| lines.width() <= room)
+}
+
+fn with_names(names: &Names, width: usize, mut columns: Vec<Column>) -> Vec<Column> {
+    columns.insert(0, names.column(width));
+    columns
+}

@@ -1,0 +1,374 @@
+//! What does the terminal show, in which order? The answer, the figures that carry it, what casts
+//! doubt on it, what to do next; clear without colour and at 80 columns.
+
+mod arms;
+pub mod between;
+mod comparisons;
+pub mod computed;
+mod names;
+mod rounds;
+mod shares;
+
+pub use between::{Runs, render as between};
+pub use computed::render as computed;
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use crate::layout::{self, Lines};
+use crate::own::Tone;
+use crate::run::Run;
+use crate::{TextStyle, clean, figures, findings, number, points, published};
+
+/// Prose wider than this is tiring to read.
+const PROSE_MAX: usize = 110;
+
+/// The text so far.
+pub struct TextPage {
+    out: String,
+    style: TextStyle,
+}
+
+impl TextPage {
+    /// An empty one.
+    pub fn new(style: TextStyle) -> Self {
+        Self { out: String::new(), style }
+    }
+
+    /// The text, which ends with a line feed if there is any.
+    pub fn into_text(self) -> String {
+        self.out
+    }
+
+    /// A line as it is, in a tone.
+    pub fn coloured(&mut self, text: &str, tone: Tone) {
+        let text = self.paint(tone, text);
+        self.line(&text);
+    }
+
+    /// Columns of the terminal.
+    pub fn width(&self) -> usize {
+        self.style.width.max(60)
+    }
+
+    /// `text` in the colour of `tone`, where colour is wanted.
+    pub fn paint(&self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Strong => "1",
+            Tone::Dim => "2",
+            Tone::Bad => "31",
+            Tone::Doubt => "33",
+            Tone::Client => "34",
+            Tone::Wire => "36",
+            Tone::Server => "35",
+        };
+        if self.style.colour && !text.is_empty() {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// A line as it is.
+    pub fn line(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.out.push('\n');
+    }
+
+    /// An empty line, unless there is one.
+    pub fn blank(&mut self) {
+        if !self.out.is_empty() && !self.out.ends_with("\n\n") {
+            self.out.push('\n');
+        }
+    }
+
+    /// Headings in `tone`, then rows.
+    pub fn table(&mut self, lines: &Lines, tone: Tone) {
+        for head in &lines.heads {
+            self.line(&self.paint(tone, head));
+        }
+        for row in &lines.rows {
+            self.line(row);
+        }
+    }
+
+    /// Words wrapped at the width, each line after `indent` blanks.
+    pub fn prose(&mut self, indent: usize, text: &str, tone: Tone) {
+        self.labelled("", indent, text, tone);
+    }
+
+    /// A label, then words wrapped beside it from column `indent` on.
+    pub fn labelled(&mut self, label: &str, indent: usize, text: &str, tone: Tone) {
+        let room = self.width().min(PROSE_MAX).saturating_sub(indent).max(20);
+        let label = format!("{label:indent$}");
+        let blanks = " ".repeat(indent);
+        for (at, line) in wrap(text, room).into_iter().enumerate() {
+            let lead = if at == 0 { &label } else { &blanks };
+            let line = format!("{lead}{}", self.paint(tone, &line));
+            self.line(line.trim_end());
+        }
+    }
+}
+
+/// Breaks at blanks; a word longer than `width` is broken where it must.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    // Runs of white space are one blank: what is wrapped are words.
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let options = textwrap::Options::new(width)
+        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit)
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::wrap(&words.join(" "), options).into_iter().map(Cow::into_owned).collect()
+}
+
+/// The whole text of a cleaned summary.
+pub fn render(summary: &Run, record: Option<&Path>, style: TextStyle) -> String {
+    let mut page = TextPage::new(style);
+    place(&mut page, summary, record);
+    // A forecast comes before what happened.
+    for line in
+        figures::addresses(summary).into_iter().chain((summary.own.forecasts)(&summary.arms))
+    {
+        page.prose(0, &line, Tone::Dim);
+    }
+    page.blank();
+    for why in findings::invalid(summary, summary.own) {
+        page.labelled("invalid: ", 9, &why, Tone::Bad);
+    }
+    page.prose(0, &summary.answer, Tone::Strong);
+    for line in findings::verdict_on_run(summary) {
+        page.prose(0, &line, Tone::Bad);
+    }
+    page.blank();
+    // Of a run in rounds the comparisons are the answer; of any other the figures of its arms.
+    for line in points::about_split(summary) {
+        page.prose(0, &line, Tone::Dim);
+    }
+    shares::write(&mut page, summary);
+    if points::are_units(summary) {
+        comparisons::write(&mut page, summary);
+        page.blank();
+    } else if summary.rounds.is_some() {
+        rounds::write(&mut page, summary);
+        comparisons::write(&mut page, summary);
+        rounds::ending(&mut page, summary);
+        page.blank();
+    }
+    arms::write(&mut page, summary);
+    if summary.rounds.is_none() && !points::are_units(summary) {
+        comparisons::write(&mut page, summary);
+        rounds::ending(&mut page, summary);
+    }
+    trouble(&mut page, summary);
+    beside_published(&mut page, summary);
+    explain(&mut page, summary);
+    next(&mut page, summary);
+    page.out
+}
+
+/// Kind of place and link to the left, the record to the right if there is room.
+fn place(page: &mut TextPage, summary: &Run, record: Option<&Path>) {
+    let record = record.map(|path| {
+        let path = clean::line(&path.display().to_string());
+        format!("record {}", clean::shorten(&path, page.width() - 7))
+    });
+    let lines = wrap_phrases(&figures::place(summary), page.width());
+    let last = lines.len().saturating_sub(1);
+    let mut pending = record;
+    for (at, line) in lines.iter().enumerate() {
+        let used = clean::columns(line);
+        let beside = pending
+            .as_ref()
+            .filter(|record| at == last && used + 4 + clean::columns(record) <= page.width());
+        let gap = beside.map_or(0, |record| page.width() - used - clean::columns(record));
+        let line = format!("{line}{}{}", " ".repeat(gap), beside.map_or("", |s| s));
+        if gap > 0 {
+            pending = None;
+        }
+        page.line(&page.paint(Tone::Dim, &line));
+    }
+    if let Some(record) = pending {
+        page.line(&page.paint(Tone::Dim, &record));
+    }
+}
+
+/// Phrases joined by ` · `, broken between phrases.
+pub fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for phrase in phrases {
+        let phrase = clean::shorten(phrase, width);
+        match lines.last_mut() {
+            Some(line) if clean::columns(line) + 3 + clean::columns(&phrase) <= width => {
+                *line += " · ";
+                *line += &phrase;
+            }
+            _ => lines.push(phrase),
+        }
+    }
+    lines
+}
+
+/// Errors by class and what kernel and wire counted, where it is not as it should be.
+fn trouble(page: &mut TextPage, summary: &Run) {
+    for arm in &summary.arms {
+        let errors = findings::errors(arm);
+        let counted = findings::trouble(arm, summary.own);
+        let stopped = arm.partial && summary.arms.len() > 1;
+        if errors.is_none() && counted.is_empty() && arm.failure.is_none() && !stopped {
+            continue;
+        }
+        page.blank();
+        if summary.arms.len() > 1 {
+            page.prose(2, &arm.name, Tone::Strong);
+        }
+        if let Some(failure) = &arm.failure {
+            page.labelled("  no result", 14, failure, Tone::Bad);
+        }
+        if let Some(errors) = errors {
+            page.labelled("  errors", 14, &errors, Tone::Bad);
+        }
+        if stopped {
+            page.labelled("  stopped", 14, "before it was complete", Tone::Doubt);
+        }
+        for (at, line) in counted.iter().enumerate() {
+            page.labelled(if at == 0 { "  counted" } else { "" }, 14, line, Tone::Plain);
+        }
+    }
+}
+
+fn beside_published(page: &mut TextPage, summary: &Run) {
+    use layout::{Align, Column};
+    let rows = published::beside_ours(summary);
+    if rows.is_empty() {
+        return;
+    }
+    page.blank();
+    let names: Vec<&str> = rows.iter().map(|row| row.arm.as_str()).collect();
+    let ratio = |row: &published::Beside<'_>| {
+        row.ratio.map_or_else(|| number::ABSENT.to_owned(), number::three)
+    };
+    let cells =
+        |f: &dyn Fn(&published::Beside<'_>) -> String| rows.iter().map(f).collect::<Vec<_>>();
+    let lines = layout::lay_out(vec![
+        Column::new("published next to ours", Align::Left, clean::shorten_all(&names, 26)),
+        Column::new("metric", Align::Left, cells(&|row| clean::shorten(&row.metric, 22))),
+        Column::new("published", Align::Right, cells(&|row| row.published.clone())),
+        Column::new("ours", Align::Right, cells(&|row| row.ours.clone())),
+        Column::new("ours ×", Align::Point, cells(&ratio)),
+    ]);
+    page.table(&lines, Tone::Strong);
+    let mut sources: Vec<&str> = rows.iter().map(|row| row.source).collect();
+    sources.dedup();
+    page.prose(2, &format!("source: {}", sources.join(" · ")), Tone::Dim);
+    if let Some(about) = published::about_sd(&rows) {
+        page.prose(2, &about, Tone::Dim);
+    }
+}
+
+/// Causes with their evidence, advice with its price, warnings.
+fn explain(page: &mut TextPage, summary: &Run) {
+    if !(summary.causes.is_empty() && summary.advice.is_empty() && summary.warnings.is_empty()) {
+        page.blank();
+    }
+    let in_arm = |arm: &str| match summary.arms.len() {
+        0 | 1 => String::new(),
+        _ => format!(" ({arm})"),
+    };
+    for (cause, others) in findings::causes(summary) {
+        let text = format!("{}: {}{}", cause.id, cause.text, in_arm(&cause.arm));
+        page.labelled("  cause", 14, &text, Tone::Bad);
+        if !cause.evidence.is_empty() {
+            page.labelled("  evidence", 14, &findings::evidence(&cause.evidence), Tone::Plain);
+        }
+        if let Some(others) = others {
+            page.labelled("", 14, &others, Tone::Plain);
+        }
+        page.labelled("", 14, &format!("tcptoll explain {}", cause.id), Tone::Dim);
+    }
+    for advice in &summary.advice {
+        page.labelled("  fix", 14, &advice.change, Tone::Strong);
+        page.labelled("", 14, &format!("cost: {}", advice.cost), Tone::Plain);
+        page.labelled("", 14, &format!("undo: {}", advice.undo), Tone::Plain);
+        let proof = advice.proof.as_ref().map_or_else(
+            || "not proven in this run".to_owned(),
+            |proof| format!("{}: {proof}", findings::proof_word(summary)),
+        );
+        page.labelled("", 14, &proof, Tone::Plain);
+    }
+    for warning in findings::warnings(summary) {
+        let arms = warning.arms.map(|arms| format!(" ({arms})")).unwrap_or_default();
+        page.labelled("  warning", 14, &format!("{}{arms}", warning.text), Tone::Doubt);
+    }
+}
+
+fn next(page: &mut TextPage, summary: &Run) {
+    if summary.next.is_empty() {
+        return;
+    }
+    page.blank();
+    let widest = summary.next.iter().map(|step| clean::columns(&step.command)).max().unwrap_or(0);
+    for (at, step) in summary.next.iter().enumerate() {
+        let label = if at == 0 { "next: " } else { "      " };
+        let blanks = " ".repeat(widest - clean::columns(&step.command));
+        let line = format!("{label}{}{blanks}  {}", step.command, step.why);
+        if clean::columns(&line) <= page.width() {
+            page.line(&line);
+        } else {
+            let blanks = " ".repeat(8);
+            // On one line where it fits; else there has to be room for the backslash.
+            let room = page.width() - label.len();
+            let whole = clean::columns(&step.command) <= room;
+            let parts = continued(&step.command, if whole { room } else { page.width() - 10 });
+            for (at, part) in parts.iter().enumerate() {
+                page.line(&format!("{}{part}", if at == 0 { label } else { &blanks }));
+            }
+            page.prose(8, &step.why, Tone::Dim);
+        }
+    }
+}
+
+/// A command in lines of about `width` columns that a shell reads as one: broken before options,
+/// never inside a word or a quoted one.
+fn continued(command: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut from = 0;
+    let ends = command.match_indices(" --").map(|(at, _)| at);
+    let quote = |before: &str| !before.ends_with('\\');
+    let quoted = |at: &usize| {
+        let quotes = command[..*at].match_indices(['\'', '"']);
+        quotes.filter(|(at, _)| quote(&command[..*at])).count() % 2 == 1
+    };
+    for to in ends.filter(|at| !quoted(at)).chain([command.len()]) {
+        let part = &command[from..to];
+        match lines.last_mut() {
+            Some(line) if clean::columns(line) + clean::columns(part) <= width => *line += part,
+            _ => lines.push(part.trim_start().to_owned()),
+        }
+        from = to;
+    }
+    let last = lines.len().saturating_sub(1);
+    lines.iter_mut().take(last).for_each(|line| *line += " \\");
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_command_goes_on_after_a_backslash_and_is_broken_before_an_option() {
+        let command = r"tcptoll keepalive --to host:1 --null 'it'\''s --b c' --fault freeze";
+        assert_eq!(
+            continued(command, 30),
+            [r"tcptoll keepalive --to host:1 \", r"--null 'it'\''s --b c' \", "--fault freeze"]
+        );
+        assert_eq!(continued(command, 80), [command]);
+    }
+
+    #[test]
+    fn long_words_are_broken_and_no_line_is_too_wide() {
+        assert_eq!(wrap("ab cdefghij k", 4), ["ab", "cdef", "ghij", "k"]);
+        assert_eq!(wrap("接続接続", 5), ["接続", "接続"]);
+    }
+}
