@@ -41,14 +41,6 @@ impl Reports {
     }
 }
 
-#[cfg(test)]
-impl From<Summary> for Run {
-    /// Of an experiment that nobody described.
-    fn from(summary: Summary) -> Self {
-        Reports { specs: Specs(&[]), own: &[] }.cleaned(summary)
-    }
-}
-
 impl Run {
     /// None: this build does not know its experiment.
     pub fn spec(&self) -> Option<&'static Spec> {
@@ -61,5 +53,13 @@ impl Deref for Run {
 
     fn deref(&self) -> &Summary {
         &self.summary
+    }
+}
+
+#[cfg(test)]
+impl From<Summary> for Run {
+    /// Of an experiment that nobody described.
+    fn from(summary: Summary) -> Self {
+        Reports { specs: Specs(&[]), own: &[] }.cleaned(summary)
     }
 }

@@ -531,6 +531,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
 pub mod clock_offset;
 pub mod lab_network;
 pub mod model;
+pub mod wakeups;
+
 #[cfg(test)]
 mod tests;
-pub mod wakeups;

@@ -25,8 +25,6 @@ pub mod points;
 pub mod share;
 pub mod stop;
 pub mod stored;
-#[cfg(test)]
-mod tests;
 
 pub use error::{ARMS_MAX, StudyError, did_you_mean, nearest, suggestion};
 pub(crate) use stored::stored;
@@ -386,3 +384,6 @@ impl PlannedArm {
         next
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,14 +12,10 @@
 //! place is counted in `tcptoll_watch_*_left_out`. A full page has about 2,700 lines, 250 kB.
 
 mod destinations;
-#[cfg(test)]
-mod docs_tests;
 mod family;
 mod listeners;
 mod namespace;
 mod slots;
-#[cfg(test)]
-mod tests;
 
 use crate::diagnosis::Severity;
 use crate::watch::State;
@@ -197,3 +193,8 @@ fn place(address: &str, port: u16) -> String {
     let address = label(address);
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
+
+#[cfg(test)]
+mod docs_tests;
+#[cfg(test)]
+mod tests;

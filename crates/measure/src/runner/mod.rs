@@ -11,12 +11,8 @@ mod gathered;
 mod listing;
 pub mod options;
 pub mod points;
-#[cfg(test)]
-mod replay;
 pub mod schedule;
 mod split;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -479,3 +475,8 @@ fn failed(planned: &PlannedArm, error: &TrialError) -> Arm {
         ..Arm::default()
     }
 }
+
+#[cfg(test)]
+mod replay;
+#[cfg(test)]
+mod tests;

@@ -14,8 +14,6 @@ use tcptoll_measure::specs as experiments;
 
 mod options;
 
-#[cfg(test)]
-pub(crate) use options::study;
 pub use options::{check_alone, from_typed};
 
 /// Studies of the tour in their order, and what to run for more.
@@ -222,6 +220,9 @@ pub fn set(study: &mut Study, assignments: &[String]) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+pub(crate) use options::study;
 
 #[cfg(test)]
 mod tests {

@@ -8,8 +8,6 @@
 mod chunked;
 mod extension;
 mod head;
-#[cfg(test)]
-mod tests;
 
 use chunked::Chunk;
 use head::Framing;
@@ -321,3 +319,6 @@ fn is_worth_parsing(before: usize, new: &[u8]) -> bool {
     let total = before + new.len();
     total <= SHORT || before.max(1).ilog2() != total.ilog2() || new.contains(&b'\n')
 }
+
+#[cfg(test)]
+mod tests;

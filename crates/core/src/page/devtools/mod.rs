@@ -11,8 +11,6 @@
 //! as Chromium 156 speaks it.
 
 pub mod load;
-#[cfg(test)]
-mod tests;
 pub mod timing;
 
 use serde::Deserialize;
@@ -311,3 +309,6 @@ fn params<T: for<'a> Deserialize<'a>>(message: &[u8]) -> Result<T, Malformed> {
     }
     Ok(serde_json::from_slice::<With<T>>(message)?.params)
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,8 +10,6 @@ mod css;
 mod html;
 mod media;
 mod srcset;
-#[cfg(test)]
-mod tests;
 mod uses;
 
 use std::collections::BTreeMap;
@@ -154,3 +152,6 @@ fn leave_out(all: &mut LeftOuts, reason: &'static str, url: &str) {
         examples.push(url.chars().take(SHOWN).map(visible).collect());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,6 @@
 //! `flow` is the sender of one connection.
 
 mod flow;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 
@@ -225,3 +223,6 @@ pub fn simple_saving_us(connections_without: u64, connections_with: u64, rtt_us:
 pub fn speaks_http2(config: &Config, tls: bool) -> bool {
     tls && config.protocol == Protocol::Http2
 }
+
+#[cfg(test)]
+mod tests;

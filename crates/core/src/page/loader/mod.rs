@@ -12,8 +12,6 @@
 mod finish;
 mod pool;
 mod start;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 
@@ -504,3 +502,6 @@ impl Entry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

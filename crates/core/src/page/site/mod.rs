@@ -10,8 +10,6 @@ use super::graph::{Graph, Resource};
 use super::resource::Kind;
 
 mod content;
-#[cfg(test)]
-mod tests;
 
 pub use content::Content;
 
@@ -289,3 +287,6 @@ fn is_media_type(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/+.-=; ".contains(&byte);
     text.len() <= 100 && text.contains('/') && text.bytes().all(is_plain)
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,8 +16,6 @@ mod choice;
 mod cost;
 mod retransmission;
 mod setting;
-#[cfg(test)]
-mod tests;
 
 pub use chance::expected_false_alarms;
 pub use choice::{Path, Point, cheapest, curve, soonest_s};
@@ -129,3 +127,6 @@ pub struct Checking {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tick_s: Option<f64>,
 }
+
+#[cfg(test)]
+mod tests;

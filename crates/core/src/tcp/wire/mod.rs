@@ -27,8 +27,6 @@ use crate::tcp::packet::{Packet, Segment};
 mod ack_delay;
 mod quiet;
 mod spans;
-#[cfg(test)]
-mod tests;
 
 pub use ack_delay::{AckDelays, AckTracker};
 pub use quiet::{Quiet, QuietCounts, Traffic};
@@ -522,3 +520,6 @@ fn later(known: Option<u32>, new: u32) -> u32 {
         _ => new,
     }
 }
+
+#[cfg(test)]
+mod tests;

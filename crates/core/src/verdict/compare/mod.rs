@@ -15,8 +15,6 @@ mod doubts;
 mod estimate;
 pub mod points;
 mod quantiles;
-#[cfg(test)]
-mod tests;
 
 pub use between::{Run, between};
 pub use doubts::doubts;
@@ -83,3 +81,6 @@ fn blank(pair: &Pair, arms: &[PlannedArm], margin: f64, alpha: f64) -> Compariso
         ..Comparison::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,8 +15,6 @@ use crate::verdict::saturation;
 
 mod distributions;
 mod hosts;
-#[cfg(test)]
-mod tests;
 
 /// Probability that the interval of an arm's metric misses the truth.
 const ALPHA: f64 = 0.05;
@@ -313,3 +311,6 @@ fn warmup(arms: &[&Arm]) -> Option<Warmup> {
 fn unit_in_name(histogram: &str) -> String {
     histogram.rsplit('_').next().unwrap_or_default().to_owned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,8 +10,6 @@ mod decode;
 mod http1;
 mod http2;
 mod stream;
-#[cfg(test)]
-mod tests;
 pub mod visits;
 
 use std::cell::Cell;
@@ -400,3 +398,6 @@ impl Load {
         (waterfall, self.report)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,8 +22,6 @@ mod finish;
 mod goodput;
 mod sampling;
 mod sending;
-#[cfg(test)]
-mod tests;
 mod window;
 
 use std::collections::VecDeque;
@@ -392,3 +390,6 @@ impl<'a> Load<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

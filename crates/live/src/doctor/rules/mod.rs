@@ -13,8 +13,6 @@ mod ports;
 mod queues;
 mod servers;
 mod tables;
-#[cfg(test)]
-mod tests;
 mod upstreams;
 
 use std::collections::BTreeSet;
@@ -116,3 +114,6 @@ fn fit(one: &mut Diagnosis) {
         one.text.push('…');
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,12 +10,8 @@ pub(crate) mod ports;
 mod queues;
 mod retransmissions;
 pub mod standing_queue;
-#[cfg(test)]
-mod standing_tests;
 pub(crate) mod syn_queue;
 pub(crate) mod tables;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 
@@ -214,3 +210,8 @@ pub(crate) fn sysctl(
 fn severity(harms: bool) -> Severity {
     if harms { Severity::Problem } else { Severity::Warning }
 }
+
+#[cfg(test)]
+mod standing_tests;
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,6 @@
 
 mod join;
 mod read;
-#[cfg(test)]
-mod tests;
 mod write;
 
 pub use read::{WatchReadError, WatchRecord};
@@ -11,3 +9,6 @@ pub use write::{LIMIT_MIN, WatchRecorder};
 
 /// How a watch begins every record.
 const HEADER: &[u8] = b"{\"line\":\"watch-header\"";
+
+#[cfg(test)]
+mod tests;

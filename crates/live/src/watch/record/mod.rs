@@ -6,8 +6,6 @@
 
 mod interval;
 mod recording;
-#[cfg(test)]
-mod tests;
 mod time;
 
 use serde::{Deserialize, Serialize};
@@ -136,3 +134,6 @@ pub struct WatchStopped {
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,8 +6,6 @@
 mod check;
 mod curves;
 mod reviewer;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 
@@ -203,3 +201,6 @@ pub struct Gap {
     /// Part of the line in which the machine was suspended, s.
     pub suspended_s: f64,
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,6 @@ mod heat;
 mod limits;
 mod lines;
 mod over;
-#[cfg(test)]
-mod tests;
 mod time;
 
 use tcptoll_core::experiment::figures::{GOODPUT, LATENCY};
@@ -92,3 +90,6 @@ pub(super) fn sections(summary: &Run, loaded: Option<&str>) -> Vec<Section> {
 pub(super) fn details(summary: &Run) -> Vec<Section> {
     vec![Section { title: "Over time", items: time::items(summary) }]
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,8 +6,6 @@
 mod ladder;
 mod outcomes;
 mod over_time;
-#[cfg(test)]
-mod tests;
 mod text;
 
 use tcptoll_core::record::{Arm, Queues};
@@ -82,3 +80,6 @@ fn before(summary: &Run, arm: &Arm) -> String {
 fn connections(count: u64) -> String {
     figures::plural(count, "connection")
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,6 @@ mod options;
 pub(crate) mod pictures;
 mod recovery;
 mod settings;
-#[cfg(test)]
-mod tests;
 mod trial;
 
 use tcptoll_core::experiment::figures::{RTT, histogram, metric};
@@ -111,3 +109,6 @@ pub(crate) const SPEC: Spec = Spec {
     causes: causes::ALL,
     conclude: conclusion::conclude,
 };
+
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,6 @@
 mod html;
 mod picture;
 mod sentences;
-#[cfg(test)]
-mod tests;
 mod text;
 
 use crate::tune::found::Found;
@@ -33,3 +31,6 @@ pub fn found_html(found: &Found) -> String {
         Err(error) => cannot_show(&error),
     }
 }
+
+#[cfg(test)]
+mod tests;

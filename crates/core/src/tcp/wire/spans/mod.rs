@@ -31,8 +31,6 @@ use crate::tcp::packet::{Packet, Segment};
 
 mod received;
 mod row;
-#[cfg(test)]
-mod tests;
 
 use received::Received;
 pub use row::SpanRow;
@@ -378,3 +376,6 @@ pub fn payload_start<'a>(ip: &'a [u8], packet: &Packet) -> &'a [u8] {
 fn earliest(known: &mut Option<u64>, at_ns: u64) {
     *known = Some(known.map_or(at_ns, |known| known.min(at_ns)));
 }
+
+#[cfg(test)]
+mod tests;

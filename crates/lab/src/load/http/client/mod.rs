@@ -13,8 +13,6 @@ mod exchange;
 mod outcome;
 mod results;
 mod schedule;
-#[cfg(test)]
-mod script;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -390,3 +388,6 @@ impl<D: Driver> Client<'_, D> {
         }
     }
 }
+
+#[cfg(test)]
+mod script;

@@ -2,8 +2,6 @@
 
 mod rules;
 mod several;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 
@@ -309,3 +307,6 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     }
     steps
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,8 +6,6 @@
 //! longer, 43 packets per hour were counted where 318 are sent.
 
 mod checking;
-#[cfg(test)]
-mod tests;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -390,3 +388,6 @@ fn period(reader: &SettingsReader<'_>, checking: &Checking) -> Result<Duration, 
     // The kernel's timers may be late.
     Ok(if period <= PERIOD_MAX { period.mul_f64(1.0 + WHEEL_SHARE) } else { Duration::ZERO })
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,8 +4,6 @@
 mod curve;
 mod idle;
 mod spark;
-#[cfg(test)]
-mod tests;
 mod time;
 
 use crate::open::time_wait::supply::Supply;
@@ -126,3 +124,6 @@ fn sections(summary: &Run) -> Vec<Section> {
         Section { title: "Over time", items: over_time.map(Item::Picture).into_iter().collect() },
     ]
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,6 @@
 
 mod picture;
 mod strip;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 
@@ -168,3 +166,6 @@ fn rule(on: &Drawn<'_>, off: &Drawn<'_>) -> Option<String> {
         opened(off),
     ))
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,6 @@
 //! and how long pages took. `strip` draws the same with letters.
 
 mod strip;
-#[cfg(test)]
-mod tests;
 
 use crate::pages::visitors::{FIRST, NEXT};
 use tcptoll_core::record::{Arm, SiteVisits};
@@ -253,3 +251,6 @@ fn were(processes: u64) -> String {
         format!("{processes} processes were")
     }
 }
+
+#[cfg(test)]
+mod tests;

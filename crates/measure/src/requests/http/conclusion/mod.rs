@@ -1,8 +1,6 @@
 //! What follows from the arms of `http`: the answer in a sentence, causes, advice, what next.
 
 mod statuses;
-#[cfg(test)]
-mod tests;
 
 use super::causes;
 use crate::kit::conclusion::{
@@ -342,3 +340,6 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     }
     steps
 }
+
+#[cfg(test)]
+mod tests;

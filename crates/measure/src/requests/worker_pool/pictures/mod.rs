@@ -4,8 +4,6 @@
 //! `strip` draws with letters.
 
 mod strip;
-#[cfg(test)]
-mod tests;
 
 use crate::requests::worker_pool::{BACKEND, LOCAL, LOCAL_LATENCY};
 use tcptoll_core::record::{Arm, RequestGroup, WorkerPool};
@@ -263,3 +261,6 @@ fn caption_of_one(one: Drawn<'_>) -> String {
     );
     parts.join(" ")
 }
+
+#[cfg(test)]
+mod tests;

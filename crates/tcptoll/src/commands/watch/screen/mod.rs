@@ -9,8 +9,6 @@ mod keys;
 mod pages;
 mod paint;
 pub(crate) mod terminal;
-#[cfg(test)]
-mod tests;
 mod view;
 
 use std::time::Duration;
@@ -95,3 +93,6 @@ impl Screen {
         Ok(After::GoOn)
     }
 }
+
+#[cfg(test)]
+mod tests;
