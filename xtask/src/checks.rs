@@ -20,7 +20,7 @@ use crate::{layers, net, python, reference, setup, site};
 /// Integration tests of this name need the lab, and the machine to themselves.
 const LAB: &str = "lab";
 /// Folders whose tests compute and wait for nothing: they take what others leave of the CPUs.
-const COMPUTE: [&str; 2] = ["crates/model", "crates/report"];
+const COMPUTE: [&str; 2] = ["crates/core", "crates/show"];
 /// The step `layers` checks licences, bans and sources as packages declare them, everywhere.
 const DENY: &str = "texts of licences, and sources";
 /// `setup` does not do it: Debian has no package of it, and it compiles for more than a minute, of
@@ -212,7 +212,7 @@ mod tests {
             Program::from_artifact(built(folder, name, "test", true)).unwrap().group()
         };
         assert_eq!(group("crates/tcptoll", "lab"), Group::Lab);
-        assert_eq!(group("crates/model", "honesty"), Group::Computes);
+        assert_eq!(group("crates/core", "honesty"), Group::Computes);
         assert_eq!(group("crates/tcptoll", "cli"), Group::Other);
         assert_eq!(Program::from_artifact(built("crates/tcptoll", "tcptoll", "bin", false)), None);
     }

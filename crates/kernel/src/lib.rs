@@ -2,7 +2,7 @@
 //! alone, has one call of its own).
 //!
 //! Each file wraps one part of the kernel and nothing more; what the answers mean is said in
-//! `tcptoll-model`, what to do with them in `tcptoll-engine`. Every failure is a [`SysError`].
+//! `tcptoll-core`, what to do with them in `tcptoll-lab`. Every failure is a [`SysError`].
 #![allow(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]

@@ -1,7 +1,7 @@
 """Writes expected.json: what NumPy and SciPy say of 50 data sets, for tests/scipy.rs to agree with.
 
     python3 -m venv venv && venv/bin/pip install numpy==2.4.6 scipy==1.17.1
-    venv/bin/python crates/model/tests/scipy/make.py
+    venv/bin/python crates/core/tests/scipy/make.py
 
 Nothing here shares a line with the code under test. The Bayes factor of the confidence sequence is
 integrated numerically from its definition (the noncentral t averaged over the prior), not taken from

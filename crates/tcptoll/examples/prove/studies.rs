@@ -43,7 +43,7 @@ fn study(args: &[&str]) -> anyhow::Result<Summary> {
 /// figures as rows of this table.
 pub(crate) fn honesty(table: &mut Table) -> anyhow::Result<()> {
     let output = Command::new("cargo")
-        .args(["test", "--release", "--locked", "--quiet", "--package", "tcptoll-model"])
+        .args(["test", "--release", "--locked", "--quiet", "--package", "tcptoll-core"])
         .args(["--test", "honesty", "--test", "scipy", "--", "--nocapture", "--test-threads=1"])
         .stderr(Stdio::inherit())
         .output()?;

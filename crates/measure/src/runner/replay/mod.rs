@@ -6,8 +6,8 @@
 //! anew, `http` for example, or all without `CASE`:
 //!
 //! ```sh
-//! cargo build && CASE=http cargo test -p tcptoll-engine --lib record_conversations -- --ignored
-//! INSTA_UPDATE=always cargo test -p tcptoll-engine --lib replay
+//! cargo build && CASE=http cargo test -p tcptoll-measure --lib record_conversations -- --ignored
+//! INSTA_UPDATE=always cargo test -p tcptoll-measure --lib replay
 //! ```
 
 mod cases;
