@@ -10,7 +10,7 @@ use crate::process::{Line, Outcome};
 /// Integration tests that consist of frozen text.
 const PROGRAMS: [&str; 2] = ["net", "records"];
 /// Modules with frozen text that no command prints without measuring.
-const UNITS: [&str; 3] = ["replay::", "openmetrics::", "screen::tests::"];
+const UNITS: [&str; 3] = ["replay::", "metrics::", "screen::tests::"];
 
 pub(crate) fn run() -> anyhow::Result<Outcome> {
     let test = || Line::cargo("test").args(["--workspace", "--all-features", "--quiet"]).locked();

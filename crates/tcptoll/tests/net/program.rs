@@ -46,6 +46,7 @@ impl Program {
 
     pub(crate) fn run_in<S: AsRef<str>>(&self, locale: &str, args: &[S]) -> Ran {
         let output = Command::new(env!("CARGO_BIN_EXE_tcptoll"))
+            .arg0("tcptoll")
             .args(args.iter().map(AsRef::as_ref))
             .env_clear()
             .envs([("COLUMNS", "100"), ("LC_ALL", locale), ("TZ", "UTC"), ("TERM", "dumb")])
