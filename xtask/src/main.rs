@@ -7,6 +7,7 @@ mod bench;
 mod checks;
 mod dist;
 mod layers;
+mod licences;
 mod net;
 mod process;
 mod prove;
@@ -47,8 +48,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "layers",
-        arguments: "[--known]",
-        summary: "check the layers of crates and modules (part of test); --known lists exceptions too",
+        arguments: "",
+        summary: "check circles of modules, who names an experiment, and what packages declare (part of test)",
         run: layers::run,
     },
     Task {
