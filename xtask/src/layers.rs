@@ -132,7 +132,7 @@ impl File {
                         self.read(inside.stream(), &[], false);
                         for (path, _) in &mut self.names[before..] {
                             if path[0] == "super" {
-                                path[0] = "self".to_owned();
+                                path[0] = String::from("self");
                             }
                         }
                         at += 2;
@@ -177,7 +177,7 @@ impl File {
                 at += 2;
             }
             _ if in_use && !goes_on => {
-                drop(self.aliases.insert(path[path.len() - 1].clone(), path.clone()))
+                drop(self.aliases.insert(path[path.len() - 1].clone(), path.clone()));
             }
             _ => {}
         }
@@ -298,8 +298,10 @@ fn circles_in(parent: &str, arrows: &Arrows) -> Vec<String> {
             continue;
         }
         placed.extend(&circle);
-        let mut text =
-            format!("circle in {parent}: {}", Vec::from_iter(circle.iter().copied()).join(", "));
+        let mut text = format!(
+            "circle in {parent}: {}",
+            circle.iter().copied().collect::<Vec<_>>().join(", ")
+        );
         let is_inside = |one: &String| circle.contains(one.as_str());
         for ((from, to), names) in
             arrows.iter().filter(|((from, to), _)| is_inside(from) && is_inside(to))

@@ -14,3 +14,20 @@ pub(crate) mod reuse_limits;
 pub(crate) mod roots;
 pub(crate) mod settings;
 pub(crate) mod target;
+
+use tcptoll_lab::lab::LabError;
+
+/// Why a trial gave no observation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrialError {
+    /// A setting is not what it should be; nothing was begun.
+    #[error("{0}")]
+    Setting(String),
+    /// The place.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The target.
+    #[error("{0}")]
+    Target(String),
+}

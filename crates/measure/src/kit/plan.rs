@@ -14,22 +14,8 @@ use tcptoll_lab::lab::certification::{Certificate, Tolerance};
 use tcptoll_lab::lab::{HostSource, Interrupt, LabError};
 use tcptoll_lab::messages::Done;
 
+pub use super::TrialError;
 use super::target::Target;
-
-/// Why a trial gave no observation.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TrialError {
-    /// A setting is not what it should be; nothing was begun.
-    #[error("{0}")]
-    Setting(String),
-    /// The place.
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    /// The target.
-    #[error("{0}")]
-    Target(String),
-}
 
 /// What a trial needs besides its settings, and what trials of one run share.
 pub struct Context<'a> {

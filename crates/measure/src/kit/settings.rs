@@ -18,7 +18,7 @@ use tcptoll_lab::messages::ServerKind;
 use tcptoll_lab::observe::{parse_sysctl, read_sysctl};
 use tcptoll_lab::servers;
 
-use crate::kit::plan::TrialError;
+use super::TrialError;
 
 /// Silence after which a host is lost: longer than a lost packet takes, and no longer than somebody waits.
 const DEAD_AFTER_MIN: Duration = Duration::from_secs(1);
@@ -483,21 +483,6 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
         rest = &rest[used..];
     }
     bytes
-}
-
-/// Whether an address may belong to somebody else: not loopback, not private, not link-local.
-pub(crate) fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(ip) => {
-            !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified())
-        }
-        IpAddr::V6(ip) => {
-            !(ip.is_loopback()
-                || ip.is_unique_local()
-                || ip.is_unicast_link_local()
-                || ip.is_unspecified())
-        }
-    }
 }
 
 #[cfg(test)]

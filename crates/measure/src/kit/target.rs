@@ -11,8 +11,7 @@ use tcptoll_core::http::url::Url;
 use tcptoll_core::record::Resolved;
 use tcptoll_kernel::socket::Udp;
 
-use super::settings::is_public;
-use crate::kit::plan::TrialError;
+use super::TrialError;
 
 /// Operations per second against an address that is not of this machine or its own network, unless
 /// the user says other.
@@ -164,6 +163,21 @@ impl Target {
     fn entry_of_host<'a>(&self, resolved: &'a [Resolved]) -> Option<&'a Resolved> {
         let host = |entry: &Resolved| entry.name.rsplit_once(':').map(|(host, _)| host.to_owned());
         resolved.iter().find(|entry| host(entry).as_ref() == Some(&self.host))
+    }
+}
+
+/// Whether an address may belong to somebody else: not loopback, not private, not link-local.
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(ip) => {
+            !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified())
+        }
+        IpAddr::V6(ip) => {
+            !(ip.is_loopback()
+                || ip.is_unique_local()
+                || ip.is_unicast_link_local()
+                || ip.is_unspecified())
+        }
     }
 }
 
