@@ -13,8 +13,7 @@ use tcptoll_core::record::{Arm, Metric};
 
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT, Estimate, TimeUnit};
-use crate::own::Own;
-use crate::run::Run;
+use crate::run::{Own, Run};
 
 /// A table as a run shows it.
 #[derive(Clone, Debug)]
@@ -446,7 +445,7 @@ mod tests {
         let elapsed = |arm: &Arm| Some(arm.elapsed_s).filter(|s| *s > 0.0);
         let column = column::Column::whole("share", ("", ""), Figure::OfGreatest(elapsed));
         let column = Column::described(&column, &summary, &figures::primary(&summary));
-        let text = |at: usize| column.text(&summary.arms[at], &crate::own::NONE, Form::Text);
+        let text = |at: usize| column.text(&summary.arms[at], &crate::run::NONE, Form::Text);
         assert_eq!([text(0), text(1), text(2)], ["25.0 %", "100 %", ABSENT]);
         assert_eq!(column.value(&summary.arms[0]), Some(0.25));
     }

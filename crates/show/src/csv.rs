@@ -9,8 +9,7 @@ use tcptoll_core::experiment::column::Form;
 use tcptoll_core::record::{Arm, Comparison, Round};
 
 use crate::columns::{self, Column, Kind, Table};
-use crate::own::Own;
-use crate::run::Run;
+use crate::run::{Own, Run};
 use crate::{clean, figures, number, rounds};
 
 /// Columns before the factors.

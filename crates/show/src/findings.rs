@@ -7,8 +7,8 @@ use serde_json::Value;
 use tcptoll_core::record::{Arm, Cause, Excluded, HostSummary, Points, Verdict, WarningEntry};
 use tcptoll_core::shell;
 
-use crate::own::{Failed, Own};
-use crate::run::Run;
+use crate::own::Failed;
+use crate::run::{Own, Run};
 use crate::{columns, figures, number};
 
 pub use tcptoll_core::experiment::columns::{errors, ok_of_attempts};
@@ -359,7 +359,7 @@ mod tests {
     use tcptoll_core::record::Summary;
 
     use super::*;
-    use crate::own::NONE;
+    use crate::run::NONE;
 
     fn one_arm() -> Run {
         let arm = Arm { name: "a".to_owned(), attempts: 9, ok: 9, ..Arm::default() };

@@ -6,7 +6,7 @@
 //! (`clean`). Read `columns` for what is said of an arm, `text` and `html` for how.
 //!
 //! Common code names no experiment: tables are those of `the caller`, and what is
-//! particular is in `experiments/<name>`, behind the optional functions of `own::Own`. A new experiment
+//! particular is in `experiments/<name>`, behind the optional functions of `run::Own`. A new experiment
 //! needs neither: it is shown by its metrics and distributions.
 
 pub mod ascii;
@@ -34,8 +34,7 @@ use std::path::Path;
 use tcptoll_core::record::{Advice, Comparison, Summary, WarningEntry};
 
 pub use self::ascii::ascii;
-pub use self::own::Own;
-pub use self::run::Reports;
+pub use self::run::{Own, Reports};
 
 /// `text` without what steers a terminal, as it may come from a file, a peer or a command line.
 ///

@@ -1,70 +1,11 @@
-//! What may an experiment show beyond its tables? The interface between common code, which names no
-//! experiment, and `experiments`, where each fills in what is its own.
+//! The pieces of which an experiment makes what it shows beyond its tables: blocks of text, pictures, sections.
+//! Where they go says `run::Own`.
 
 use tcptoll_core::record::Arm;
 use tcptoll_core::stats::HistogramSummary;
 
 use crate::layout::Lines;
-use crate::run::Run;
 use crate::svg::TwoScreens;
-
-/// The parts of an experiment's own; [`NONE`] has none of them.
-#[derive(Clone, Copy)]
-pub struct Own {
-    /// Cells of columns whose words are found here: the column's key and the arm.
-    pub words: fn(&str, &Arm) -> Option<String>,
-    /// Lines before the answer: what was computed before the run.
-    pub forecasts: fn(&[Arm]) -> Vec<String>,
-    /// That operations failed, in a sentence.
-    pub failed: Option<fn(Failed) -> String>,
-    /// The words with which an answer states what failed, of an arm in which nothing succeeded.
-    pub answer_has_failures: Option<&'static str>,
-    /// What the distribution of the answer is of, where it is not of operations.
-    pub answer: Option<&'static Answer>,
-    /// Successes and attempts of the operations that a distribution is of, where they are not all.
-    pub part: fn(&Arm, &str) -> Option<(u64, u64)>,
-    /// What an arm counted that is not as it should be.
-    pub trouble: fn(&Arm) -> Option<String>,
-    /// What an arm counted, a label and a figure each, for the page.
-    pub counted: fn(&Arm) -> Vec<[String; 2]>,
-    /// Whether the page lists every metric of an arm, as the table has no room for all.
-    pub lists_metrics: bool,
-    /// The terminal's figures, in place of the tables one after another; the width is given.
-    pub text: Option<fn(&Run, usize) -> Vec<Block>>,
-    /// What the terminal shows after the figures; the width is given.
-    pub text_after: fn(&Run, usize) -> Vec<Block>,
-    /// Markdown's tables, in place of all one after another.
-    pub markdown: Option<fn(&Run) -> Vec<Passage>>,
-    /// The picture that the page begins with, unless the run has rounds.
-    pub picture: fn(&Run) -> Option<Picture>,
-    /// Whether that picture shows the metric of the run over the levels of a factor: then it stands in
-    /// place of the common one, and the page begins with it in a run with rounds too.
-    pub leads: fn(&Run) -> bool,
-    /// Sections of the page after the figures.
-    pub sections: fn(&Run) -> Vec<Section>,
-    /// Sections of the page after the warnings.
-    pub details: fn(&Run) -> Vec<Section>,
-}
-
-/// Nothing beyond the tables.
-pub const NONE: Own = Own {
-    words: |_, _| None,
-    forecasts: |_| Vec::new(),
-    failed: None,
-    answer_has_failures: None,
-    answer: None,
-    part: |_, _| None,
-    trouble: |_| None,
-    counted: |_| Vec::new(),
-    lists_metrics: true,
-    text: None,
-    text_after: |_, _| Vec::new(),
-    markdown: None,
-    picture: |_| None,
-    leads: |_| false,
-    sections: |_| Vec::new(),
-    details: |_| Vec::new(),
-};
 
 /// How many operations failed; some succeeded.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,7 @@ use tcptoll_core::record::{Arm, LinkMeasured, Metric, Passport};
 
 use super::arm::ArmName;
 use crate::number::{self, ABSENT, Estimate};
-use crate::own::Own;
-use crate::run::Run;
+use crate::run::{Own, Run};
 use crate::{figures, findings};
 
 /// What was counted of an arm.

@@ -10,8 +10,8 @@ use tcptoll_core::stats::histogram::Histogram;
 use super::plot::{self, Frame, Plot, Scale};
 use crate::figures::{self, Primary};
 use crate::number;
-use crate::own::{Answer, Own};
-use crate::run::Run;
+use crate::own::Answer;
+use crate::run::{Own, Run};
 use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
 
 /// Points of a curve at most; with nine arms twice this is still a small file.

@@ -8,8 +8,8 @@ use super::{TextPage, Tone};
 use crate::columns::{self, Kind};
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::ABSENT;
-use crate::own::{Block, Own};
-use crate::run::Run;
+use crate::own::Block;
+use crate::run::{Own, Run};
 
 /// Columns that a name may take, from a roomy table to a tight one.
 const NAME: [usize; 4] = [32, 24, 18, 12];

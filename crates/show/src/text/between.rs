@@ -6,8 +6,8 @@ use tcptoll_core::record::{Comparison, Passport, PlaceKind, Resolved, Verdict, W
 use super::{TextPage, wrap_phrases};
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
-use crate::own::{NONE, Tone};
-use crate::run::Run;
+use crate::own::Tone;
+use crate::run::{NONE, Run};
 use crate::{TextStyle, clean, effect, figures, findings, rounds};
 
 /// Two cleaned runs, and what is said of them.

@@ -1,7 +1,7 @@
 //! What does `messages` show of its own? Goodput and latency over the size of a message, and which way
 //! of sending is the fastest at each size.
 
-use tcptoll_show::own::{NONE, Own};
+use tcptoll_show::run::{NONE, Own};
 
 use crate::carry::pictures as throughput;
 

@@ -3,7 +3,7 @@
 
 use crate::carry::stream::LOADED_RTT;
 
-use tcptoll_show::own::{NONE, Own};
+use tcptoll_show::run::{NONE, Own};
 
 use crate::carry::pictures as throughput;
 

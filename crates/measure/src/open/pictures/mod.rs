@@ -10,8 +10,8 @@ mod text;
 
 use tcptoll_core::record::{Arm, Queues};
 
-use tcptoll_show::own::{Failed, Item, NONE, Own, Picture, Section};
-use tcptoll_show::run::Run;
+use tcptoll_show::own::{Failed, Item, Picture, Section};
+use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{figures, number};
 
 /// The parts of an experiment about queues.

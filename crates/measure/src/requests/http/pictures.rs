@@ -7,8 +7,8 @@ use tcptoll_core::tcp::ports::PortForecast;
 
 use tcptoll_show::number;
 use tcptoll_show::number::ABSENT;
-use tcptoll_show::own::{Block, Failed, NONE, Own, Tone};
-use tcptoll_show::run::Run;
+use tcptoll_show::own::{Block, Failed, Tone};
+use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{clean, figures};
 
 /// Its parts.

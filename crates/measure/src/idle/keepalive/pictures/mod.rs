@@ -17,10 +17,8 @@ use tcptoll_core::experiment::column::value;
 use tcptoll_core::record::Arm;
 use tcptoll_core::stats::HistogramSummary;
 
-use tcptoll_show::own::{
-    Answer, Block, Failed, Item, NONE, Note, Own, Passage, Picture, Section, Tone,
-};
-use tcptoll_show::run::Run;
+use tcptoll_show::own::{Answer, Block, Failed, Item, Note, Passage, Picture, Section, Tone};
+use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{figures, number};
 
 use notes::{notes, setting, settings, to_set};

@@ -8,7 +8,8 @@ mod timeline;
 use tcptoll_core::experiment::figures::CONNECT_OF_FAILED;
 use tcptoll_core::record::Arm;
 
-use tcptoll_show::own::{Failed, NONE, Own};
+use tcptoll_show::own::Failed;
+use tcptoll_show::run::{NONE, Own};
 use tcptoll_show::{figures, number};
 
 /// Its parts.

@@ -10,8 +10,8 @@ use crate::open::time_wait::supply::Supply;
 use tcptoll_core::record::{Arm, PortUse};
 
 use tcptoll_show::number;
-use tcptoll_show::own::{Failed, Item, NONE, Own, Picture, Section};
-use tcptoll_show::run::Run;
+use tcptoll_show::own::{Failed, Item, Picture, Section};
+use tcptoll_show::run::{NONE, Own, Run};
 
 /// Its parts.
 pub(crate) const OWN: Own = Own {

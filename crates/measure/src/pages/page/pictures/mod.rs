@@ -14,8 +14,7 @@ use tcptoll_core::page::waterfall::{Phases, Request, Waterfall};
 use tcptoll_core::record::{Arm, PageLoads};
 
 use tcptoll_show::number;
-use tcptoll_show::own::{NONE, Own};
-use tcptoll_show::run::Run;
+use tcptoll_show::run::{NONE, Own, Run};
 
 /// Its parts.
 pub(crate) const OWN: Own = Own { text_after: strip::blocks, sections: picture::sections, ..NONE };

@@ -11,8 +11,8 @@ use tcptoll_core::stats::Series;
 
 use tcptoll_show::over_time::bins;
 use tcptoll_show::over_time::stack::{Level, Line, Panel, Stack};
-use tcptoll_show::own::{Item, NONE, Own, Picture, Section};
-use tcptoll_show::run::Run;
+use tcptoll_show::own::{Item, Picture, Section};
+use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::svg::{arm_class, for_both};
 use tcptoll_show::{clean, number};
 
