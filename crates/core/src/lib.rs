@@ -12,6 +12,7 @@ pub mod http;
 pub mod link;
 pub mod page;
 pub mod printable;
+mod random;
 pub mod record;
 pub mod shell;
 pub mod stats;

@@ -7,8 +7,8 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
+use crate::random::generator;
 use crate::stats::arrivals::{Arrivals, Spread, even, exponential};
-use crate::study::order::generator;
 
 /// Pages of one visitor, at most.
 pub const PAGES_MAX: usize = 100;

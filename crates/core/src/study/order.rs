@@ -4,8 +4,9 @@
 //! The seed is drawn anew for each run, and recorded; `--seed` repeats a run. With one fixed seed every study
 //! would run in the same order, and the bad luck of that order would be in all of them.
 
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_core::Rng as _;
+
+use crate::random::generator;
 
 /// The order of `arms` arms in a round: a permutation of their indices.
 pub fn of_round(seed: u64, round: u32, arms: usize) -> Vec<usize> {
@@ -26,22 +27,6 @@ pub fn seed_of_trial(seed: u64, round: u32, arm: usize, attempt: u32) -> u64 {
 /// The seed of what is the same in all arms of a round.
 pub fn seed_of_round(seed: u64, round: u32) -> u64 {
     generator(seed, [u64::from(round), u64::MAX, 1]).next_u64()
-}
-
-/// A generator of its own for each seed and each triple of numbers.
-pub(crate) fn generator(seed: u64, parts: [u64; 3]) -> Xoshiro256PlusPlus {
-    // Neighbouring numbers get far apart; seed_from_u64 applies SplitMix64 again.
-    let mixed = parts.iter().fold(seed, |state, part| mixed(state.wrapping_add(*part)));
-    Xoshiro256PlusPlus::seed_from_u64(mixed)
-}
-
-/// Bits that look random, one to one: a step of `SplitMix64`.
-#[inline]
-pub(crate) fn mixed(bits: u64) -> u64 {
-    let mut z = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]
