@@ -112,7 +112,17 @@ impl File {
                     at = self.skip(&tokens, at);
                 }
                 (TokenTree::Punct(punct), _) => in_use &= punct.as_char() != ';',
-                (TokenTree::Group(group), _) => self.read(group.stream(), stem, in_use),
+                (TokenTree::Group(group), _) => {
+                    let before = self.names.len();
+                    self.read(group.stream(), stem, in_use);
+                    // The parent of a module that is written out is this file.
+                    if at > 2 && tokens[at - 3].to_string() == "mod" {
+                        let paths = self.names[before..].iter_mut().map(|(path, _)| path);
+                        paths
+                            .filter(|path| path[0] == "super")
+                            .for_each(|path| path[0] = "self".into());
+                    }
+                }
                 (TokenTree::Literal(literal), _) => {
                     let (text, line) = (literal.to_string(), literal.span().start().line);
                     let text = text.trim_matches('"');
@@ -125,83 +135,59 @@ impl File {
                 (TokenTree::Ident(word), Some(TokenTree::Ident(_))) if word == "use" => {
                     in_use = true;
                 }
-                (TokenTree::Ident(word), Some(TokenTree::Ident(_))) if word == "mod" => {
-                    // Its parent is this file.
-                    if let Some(TokenTree::Group(inside)) = tokens.get(at + 1) {
-                        let before = self.names.len();
-                        self.read(inside.stream(), &[], false);
-                        for (path, _) in &mut self.names[before..] {
-                            if path[0] == "super" {
-                                path[0] = String::from("self");
-                            }
-                        }
-                        at += 2;
-                    }
-                }
                 (TokenTree::Ident(_), _) => at = self.path(&tokens, at - 1, stem, in_use),
             }
         }
     }
 
     /// Reads the path that begins at a word, and gives where it ends.
-    fn path(
-        &mut self,
-        tokens: &[TokenTree],
-        mut at: usize,
-        stem: &[String],
-        in_use: bool,
-    ) -> usize {
-        let line = tokens[at].span().start().line;
-        let is_colon =
-            |at| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
+    fn path(&mut self, tokens: &[TokenTree], start: usize, stem: &[String], in_use: bool) -> usize {
+        let mut at = start;
         let mut path = stem.to_vec();
         let mut goes_on = true;
         while let Some(TokenTree::Ident(word)) = tokens.get(at).filter(|_| goes_on) {
             path.push(word.to_string());
-            goes_on = is_colon(at + 1) && is_colon(at + 2);
+            goes_on = is_punct(tokens.get(at + 1), ':') && is_punct(tokens.get(at + 2), ':');
             at += if goes_on { 3 } else { 1 };
         }
         // `a::{self}` is `a`.
         if path.len() > 1 && path.last().is_some_and(|word| word == "self") {
             path.pop();
         }
-        match (tokens.get(at), tokens.get(at + 1)) {
-            (Some(TokenTree::Group(group)), _) if in_use && goes_on => {
-                self.read(group.stream(), &path, true);
-                return at + 1;
-            }
-            (Some(TokenTree::Ident(word)), Some(TokenTree::Ident(alias)))
-                if in_use && word == "as" =>
-            {
-                self.aliases.insert(alias.to_string(), path.clone());
-                at += 2;
-            }
-            _ if in_use && !goes_on => {
-                drop(self.aliases.insert(path[path.len() - 1].clone(), path.clone()));
-            }
-            _ => {}
+        if in_use && !goes_on {
+            let renamed = matches!(tokens.get(at), Some(TokenTree::Ident(word)) if word == "as");
+            at += if renamed { 2 } else { 0 };
+            let alias =
+                if renamed { tokens[at - 1].to_string() } else { path[path.len() - 1].clone() };
+            self.aliases.insert(alias, path.clone());
+        } else if let Some(TokenTree::Group(group)) = tokens.get(at).filter(|_| in_use) {
+            self.read(group.stream(), &path, true);
+            return at + 1;
         }
         if path.len() > 1 {
-            self.names.push((path, line));
+            self.names.push((path, tokens[start].span().start().line));
         }
         at
     }
 
     /// Where what is for tests only ends: after its block or its semicolon.
-    fn skip(&mut self, tokens: &[TokenTree], mut at: usize) -> usize {
-        while let Some(token) = tokens.get(at) {
-            at += 1;
-            match (token, tokens.get(at)) {
-                (TokenTree::Ident(word), Some(TokenTree::Ident(name))) if word == "mod" => {
-                    self.for_tests.push(joined(&self.module, &[name.to_string()]));
-                }
-                (TokenTree::Group(group), _) if group.delimiter() == Delimiter::Brace => break,
-                (TokenTree::Punct(punct), _) if punct.as_char() == ';' => break,
-                _ => {}
-            }
+    fn skip(&mut self, tokens: &[TokenTree], start: usize) -> usize {
+        let is_end = |token: &TokenTree| match token {
+            TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+            other => is_punct(Some(other), ';'),
+        };
+        let length =
+            tokens[start..].iter().position(is_end).map_or(tokens.len() - start, |at| at + 1);
+        let words: Words = tokens[start..start + length].iter().map(ToString::to_string).collect();
+        if let Some(at) = words.iter().position(|word| word == "mod") {
+            self.for_tests.push(joined(&self.module, &words[at + 1..at + 2]));
         }
-        at
+        start + length
     }
+}
+
+fn is_punct(token: Option<&TokenTree>, wanted: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == wanted)
 }
 
 /// Whether it is `test`, or a `cfg(...)` that asks for tests and does not refuse them.
@@ -422,9 +408,7 @@ fn sources() -> anyhow::Result<Vec<(String, Words, String)>> {
                         fs::read_to_string(&path).with_context(|| path.display().to_string())?;
                     let path = path.display().to_string();
                     if text.lines().count() > LINES_MAX {
-                        println!(
-                            "warning: {path}: above {LINES_MAX} lines it may hold two subjects"
-                        );
+                        println!("warning: {path}: more than {LINES_MAX} lines: two subjects?");
                     }
                     sources.push((path, module, text));
                 }
