@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tcptoll_core::record::Summary;
 use tcptoll_lab::files::{Mark, empty, open_own, write_own};
-use tcptoll_live::watch::file::WatchRecord;
+use tcptoll_live::watch::WatchRecord;
 use tcptoll_live::watch::pages::{Clock, WatchCsv, Watched};
 use tcptoll_live::watch::review::Review;
 use tcptoll_measure::record::{MergedRecord, Record};

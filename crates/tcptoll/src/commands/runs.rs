@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tcptoll_core::units::parse_time;
 use tcptoll_live::watch::WatchLine;
-use tcptoll_live::watch::file::WatchRecord;
+use tcptoll_live::watch::WatchRecord;
 use tcptoll_measure::record::{ReadError, Record};
 use tcptoll_measure::runner;
 use tcptoll_show::{printable_line, shell_argument};

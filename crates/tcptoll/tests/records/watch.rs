@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use tcptoll::schema::Schema;
-use tcptoll_live::watch::file::WatchRecord;
+use tcptoll_live::watch::WatchRecord;
 use tcptoll_live::watch::pages::{
     Clock, WatchCsv, Watched, watch_html, watch_markdown, watch_text,
 };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::reading::{Reading, clipped, folder, join, option, place, words};
-use super::values::{address, count, seconds, switch, url_host};
+use super::reading::{address, count, seconds, switch, url_host};
 use super::{Buffers, ConfigPosition, Listen, ServerConfig, Sourced, Upstream};
 
 /// Configuration files of Debian, Red Hat, the official image and Alpine.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::nginx_tree::{Directive, Tree};
 use super::reading::{Reading, clipped, folder, join, option};
-use super::values::{address, count, seconds, size, switch};
+use super::reading::{address, count, seconds, size, switch};
 use super::{Buffers, ENTRIES_MAX, Listen, ServerConfig, Sourced, Upstream};
 
 /// Configuration files as Debian, Red Hat, Alpine and the official image have it, and as a build

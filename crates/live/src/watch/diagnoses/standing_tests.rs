@@ -33,7 +33,7 @@ impl Server {
             syn_queue_len: None,
             drops: Some(self.dropped),
         };
-        let counters = crate::watch::history::tests::counters(&[
+        let counters = crate::watch::tests::counters(&[
             ("TcpPassiveOpens", self.established),
             ("TcpExtListenOverflows", self.dropped.into()),
             ("TcpExtListenDrops", self.dropped.into()),

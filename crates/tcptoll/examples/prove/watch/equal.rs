@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use tcptoll_kernel::process::{freeze, resume};
 use tcptoll_live::watch::reader::Options;
-use tcptoll_live::watch::reader::live::Watch;
+use tcptoll_live::watch::reader::Watch;
 use tcptoll_live::watch::{Rates, State};
 
 use super::row;
