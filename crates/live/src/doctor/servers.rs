@@ -5,8 +5,7 @@
 //! in number, depth and size. A version is read from the text inside the program.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 

@@ -21,9 +21,7 @@ use crate::watch::diagnoses::says_too;
 
 use self::family::{Family, Kind};
 use self::namespace::Own;
-use crate::metrics::subjects::Destinations;
-use crate::metrics::subjects::Listeners;
-use crate::metrics::subjects::Slots;
+use self::subjects::{Destinations, Listeners, Slots};
 use tcptoll_show::clean;
 
 /// Diagnoses that a page has, at most.

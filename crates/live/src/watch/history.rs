@@ -22,8 +22,7 @@ use std::net::SocketAddr;
 
 use tcptoll_core::tcp::counters::Counters;
 
-use super::diagnoses;
-use super::diagnoses::Held;
+use super::diagnoses::{self, Held};
 use super::listeners::{HostDrops, Listeners};
 use super::look::{DESTINATIONS_MAX, Limits, Look, Table};
 use super::state::{DestinationState, ListenerState, Rates, Segments, State, Totals};
@@ -379,13 +378,6 @@ impl Recent {
     }
 }
 
-/// Change of `sk_drops`, which the kernel counts modulo 2^32. Absent: more than half of that in one
-/// interval is no count but another socket's.
-pub(super) fn drops_since(before: u32, after: u32) -> Option<u64> {
-    let change = after.wrapping_sub(before);
-    (change <= u32::MAX / 2).then_some(u64::from(change))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::look::Destination;
@@ -452,13 +444,6 @@ mod tests {
         [("TcpOutSegs", sent), ("TcpRetransSegs", retransmitted)]
             .map(|(name, value)| (name.to_owned(), value))
             .into()
-    }
-
-    #[test]
-    fn sk_drops_wraps_and_never_goes_backwards() {
-        assert_eq!(drops_since(u32::MAX - 1, 3), Some(5));
-        assert_eq!(drops_since(7, 7), Some(0));
-        assert_eq!(drops_since(7, 6), None);
     }
 
     #[test]

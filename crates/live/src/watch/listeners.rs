@@ -28,7 +28,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use super::history::drops_since;
 use super::look::ListenerLook;
 use super::state::{ListenerState, Standing};
 
@@ -426,6 +425,13 @@ impl Standing {
     }
 }
 
+/// Change of `sk_drops`, which the kernel counts modulo 2^32. Absent: more than half of that in one
+/// interval is no count but another socket's.
+fn drops_since(before: u32, after: u32) -> Option<u64> {
+    let change = after.wrapping_sub(before);
+    (change <= u32::MAX / 2).then_some(u64::from(change))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -449,6 +455,13 @@ mod tests {
     fn parts(host: HostDrops, suspects: &[Suspect], others: bool) -> Vec<Option<(f64, bool)>> {
         let parts = attribute(Some(host), suspects, others).into_iter();
         parts.map(|part| part.map(|part| (part.packets, part.estimated))).collect()
+    }
+
+    #[test]
+    fn sk_drops_wraps_and_never_goes_backwards() {
+        assert_eq!(drops_since(u32::MAX - 1, 3), Some(5));
+        assert_eq!(drops_since(7, 7), Some(0));
+        assert_eq!(drops_since(7, 6), None);
     }
 
     #[test]

@@ -12,7 +12,6 @@ pub mod pages;
 mod proc;
 pub mod reader;
 mod record;
-pub mod review;
 mod state;
 
 pub use history::{History, LISTENERS_MAX, LOOKS_MAX};
@@ -20,9 +19,10 @@ pub use look::{
     Counted, DESTINATIONS_MAX, Destination, Limits, ListenerLook, Look, LookCost, Process, Table,
 };
 pub use record::{
-    Count, DATA_RETRANSMITTED, DestinationPart, DiagnosisLine, DiagnosisPart, Interval, LIMIT_MIN,
-    ListenerLine, ListenerPart, Others, Recording, WATCH_RECORD_VERSION, WatchHeader, WatchLine,
-    WatchReadError, WatchRecord, WatchRecorder, WatchStopped, WatchSummary,
+    Count, Curves, DATA_RETRANSMITTED, DestinationPart, DestinationReview, DiagnosisLine,
+    DiagnosisPart, Episode, Gap, Interval, LIMIT_MIN, ListenerLine, ListenerPart, ListenerReview,
+    Misfit, Others, Peak, Recording, Review, Reviewer, Series, WATCH_RECORD_VERSION, WatchHeader,
+    WatchLine, WatchReadError, WatchRecord, WatchRecorder, WatchStopped, WatchSummary,
 };
 pub use state::{DestinationState, ListenerState, Rates, Segments, Standing, State, Totals};
 

@@ -6,8 +6,7 @@
 //! unknown one appears, and seldom. What was found is kept and checked with one call an owner.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::reading::{Reading, clipped, join, place};
-use super::reading::{size, switch};
+use super::reading::{Reading, clipped, join, place, size, switch};
 use super::{ConfigPosition, Listen, ServerConfig, Sourced};
 
 /// Option files, in the order in which they are read.

@@ -1,7 +1,6 @@
 //! PHP-FPM: a file of the main process and pools, each a section.
 
-use super::reading::{Reading, clipped, folder, join, option, place};
-use super::reading::{address, count, seconds};
+use super::reading::{Reading, address, clipped, count, folder, join, option, place, seconds};
 use super::{ConfigPosition, Listen, ServerConfig, Sourced};
 
 /// Configuration files: the official image's, Red Hat's.

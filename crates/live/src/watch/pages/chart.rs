@@ -1,14 +1,24 @@
 //! Curves over time in one frame, and what was wrong when, as bars.
 
+use serde::Serialize;
 use tcptoll_show::clean;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
-use tcptoll_show::svg::{Anchor, Screen, Svg, for_both};
+use tcptoll_show::svg::{Anchor, Screen, Svg, TwoScreens, for_both};
 
 use super::CleanReview;
-use super::pictures::Picture;
 use crate::diagnosis::Severity;
-use crate::watch::review::Episode;
+use crate::watch::Episode;
+
+/// A picture on the page.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Picture {
+    pub(super) title: String,
+    pub(super) both_svg: TwoScreens,
+    pub(super) caption: String,
+    /// Whether it is shown only when it is asked for.
+    pub(super) folded: bool,
+}
 
 /// Bands behind a curve, at most.
 pub(super) const BANDS_MAX: usize = 100;

@@ -15,8 +15,7 @@ use std::path::Path;
 use tcptoll_show::csv::{guarded, write};
 use tcptoll_show::{TextStyle, clean};
 
-use super::review::{Review, Series};
-use super::{Counted, Interval, ListenerLine, WatchLine};
+use super::{Counted, Interval, ListenerLine, Review, Series, WatchLine};
 
 /// The record of a watch, summed up.
 #[derive(Clone, Debug)]

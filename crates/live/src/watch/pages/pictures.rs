@@ -2,26 +2,13 @@
 //!
 //! `chart` draws curves of any kind, `timeline` what was wrong when.
 
-use serde::Serialize;
-use tcptoll_show::svg::TwoScreens;
 use tcptoll_show::{clean, number};
 
-use super::chart::{Chart, Line, Step};
-pub(super) use super::chart::{anchor, timeline};
+use super::chart::{Chart, Line, Picture, Step};
 use super::tables::many;
 use super::{CleanReview, tables};
-use crate::watch::review::{ListenerReview, Series};
 use crate::watch::{DATA_RETRANSMITTED, Interval};
-
-/// A picture on the page.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Picture {
-    pub(super) title: String,
-    pub(super) both_svg: TwoScreens,
-    pub(super) caption: String,
-    /// Whether it is shown only when it is asked for.
-    pub(super) folded: bool,
-}
+use crate::watch::{ListenerReview, Series};
 
 /// All pictures that have something to show, but the timeline.
 pub(super) fn all(view: &CleanReview<'_>, series: &Series, raw: &[String]) -> Vec<Picture> {

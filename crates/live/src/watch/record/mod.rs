@@ -3,10 +3,13 @@
 //! A line holds only what carries information. What does not change (a listener's address, the fix of a
 //! diagnosis) is written once, with a number that later lines name. [`Recording`] makes lines of states,
 //! [`Interval::join`] joins older ones, [`WatchRecorder`] writes them within a limit, [`WatchRecord`] and
-//! [`Review`](super::review::Review) read them.
+//! [`Review`](Review) read them.
 
+mod check;
 mod interval;
 mod read;
+mod review;
+mod reviewer;
 mod write;
 
 use std::collections::BTreeMap;
@@ -18,12 +21,14 @@ use super::diagnoses::is_lasting;
 use super::look::{Limits, Process};
 use super::state::{DestinationState, ListenerState, Rates, State};
 use crate::diagnosis::{Diagnosis, Severity};
-pub(in crate::watch) use interval::greatest;
-use interval::limited;
+pub use check::Misfit;
 pub use interval::{
     Count, DATA_RETRANSMITTED, DestinationPart, DiagnosisPart, Interval, ListenerPart, Others,
 };
+use interval::{greatest, limited};
 pub use read::{WatchReadError, WatchRecord};
+pub use review::{Curves, DestinationReview, Episode, Gap, ListenerReview, Peak, Review, Series};
+pub use reviewer::Reviewer;
 pub use write::{LIMIT_MIN, WatchRecorder};
 
 /// Version of the format of a watch's record.

@@ -1,15 +1,16 @@
 //! Reads a watch's record line by line, as often as is needed, in bounded memory.
 
 use std::fs::File;
-use std::io;
-use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use tcptoll_core::record::is_watch;
 use tcptoll_lab::files::{LINE_MAX, first_line};
 
-use crate::watch::review::{Curves, Misfit, Review, Reviewer, Series};
-use crate::watch::{Interval, WATCH_RECORD_VERSION, WatchLine};
+use super::check::Misfit;
+use super::review::{Curves, Review, Series};
+use super::reviewer::Reviewer;
+use super::{Interval, WATCH_RECORD_VERSION, WatchLine};
 
 /// The longest record that is read.
 const RECORD_MAX: u64 = 4 << 30;

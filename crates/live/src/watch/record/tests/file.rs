@@ -3,7 +3,6 @@ use std::path::PathBuf;
 use std::{fs, io};
 
 use crate::watch::record::*;
-use crate::watch::review::Review;
 use crate::watch::{
     Counted, History, Limits, ListenerLook, Look, State, WatchHeader, WatchSummary,
 };

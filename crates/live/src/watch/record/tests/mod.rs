@@ -1,4 +1,5 @@
 mod file;
+mod review;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -3,31 +3,26 @@
 //! A record is read line by line, twice: [`Reviewer`] sums it up, and [`Curves`] then keeps what pictures
 //! need of the listeners and destinations that mattered most. Both are bounded, however long the record.
 
-mod check;
-mod reviewer;
-
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tcptoll_core::record::Passport;
 
-use super::look::{Counted, Limits, Process};
-use super::record::{Interval, ListenerPart, WatchLine};
-pub use super::review::check::Misfit;
-pub use super::review::reviewer::Reviewer;
+use super::{Interval, ListenerPart, WatchLine};
 use crate::diagnosis::{Fix, Severity};
+use crate::watch::look::{Counted, Limits, Process};
 
 /// Diagnoses of one subject with less time than this between them are one episode, s.
-pub const MERGE_S: f64 = 60.0;
+pub(super) const MERGE_S: f64 = 60.0;
 /// Episodes that are kept, at most.
-pub const EPISODES_MAX: usize = 500;
+pub(super) const EPISODES_MAX: usize = 500;
 /// Listeners that are stated, at most.
-pub const LISTENERS_STATED: usize = 64;
+pub(super) const LISTENERS_STATED: usize = 64;
 /// Destinations that are stated, at most.
-pub const DESTINATIONS_STATED: usize = 32;
+pub(super) const DESTINATIONS_STATED: usize = 32;
 /// Gaps that are stated, at most.
-pub const GAPS_MAX: usize = 50;
+pub(super) const GAPS_MAX: usize = 50;
 
 /// A watch's record in short. `tcptoll report FILE --format json` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -299,6 +294,3 @@ impl Curves {
         self.series
     }
 }
-
-#[cfg(test)]
-mod tests;

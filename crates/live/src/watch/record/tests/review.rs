@@ -1,5 +1,6 @@
-use super::*;
 use crate::diagnosis::Diagnosis;
+use crate::watch::record::review::*;
+use crate::watch::record::*;
 use crate::watch::record::{
     Count, DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart,
     WatchHeader, WatchLine, WatchSummary,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::watch::record::{DiagnosisPart, Interval, ListenerPart, WatchHeader, WatchSummary};
+use super::{DiagnosisPart, Interval, ListenerPart, WatchHeader, WatchSummary};
 
 /// No watch lasts longer, s: 317 years.
 const TIME_MAX_S: f64 = 1e10;

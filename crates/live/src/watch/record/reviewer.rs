@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::check::{self, Misfit};
-use super::{
+use super::review::{
     DESTINATIONS_STATED, DestinationReview, EPISODES_MAX, Episode, GAPS_MAX, Gap, LISTENERS_STATED,
     ListenerReview, MERGE_S, Peak, Review,
 };
-use crate::watch::diagnoses::is_lasting;
-use crate::watch::record::{
+use super::{
     DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart,
     WatchHeader, WatchLine, greatest,
 };
+use crate::watch::diagnoses::is_lasting;
 
 /// Descriptions that are remembered, at most.
 const DESCRIBED_MAX: usize = 65_536;
