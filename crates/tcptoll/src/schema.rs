@@ -8,8 +8,7 @@ use crate::tune::found::Found;
 use tcptoll_core::record::Summary;
 use tcptoll_core::study::{Study, stored};
 use tcptoll_live::doctor::Examination;
-use tcptoll_live::watch::State;
-use tcptoll_live::watch::review::Review;
+use tcptoll_live::watch::{Review, State};
 
 /// What a published schema describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

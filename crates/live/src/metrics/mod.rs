@@ -11,21 +11,17 @@
 //! grow in number over days: at most as many new names come in 10 minutes as there are places. What has no
 //! place is counted in `tcptoll_watch_*_left_out`. A full page has about 2,700 lines, 250 kB.
 
-mod destinations;
 mod family;
-mod listeners;
 mod namespace;
-mod slots;
+mod subjects;
 
 use crate::diagnosis::Severity;
 use crate::watch::State;
 use crate::watch::diagnoses::says_too;
 
-use self::destinations::Destinations;
 use self::family::{Family, Kind};
-use self::listeners::Listeners;
 use self::namespace::Own;
-use self::slots::Slots;
+use self::subjects::{Destinations, Listeners, Slots};
 use tcptoll_show::clean;
 
 /// Diagnoses that a page has, at most.
@@ -194,7 +190,5 @@ fn place(address: &str, port: u16) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
-#[cfg(test)]
-mod docs_tests;
 #[cfg(test)]
 mod tests;

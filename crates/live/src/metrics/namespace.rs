@@ -4,6 +4,7 @@ use crate::watch::State;
 use prometheus_client::registry::Unit;
 
 use super::family::{Family, Kind, Value};
+use super::label;
 
 /// Counters since the namespace began.
 pub(super) fn totals(state: &State) -> Vec<Family> {
@@ -88,7 +89,7 @@ pub(super) fn levels(state: &State) -> Vec<Family> {
     let count = |name, help, value: Option<u64>| gauge(name, help).single(value.map(Value::from));
     let bytes = |name, help, value| count(name, help, value).unit(Unit::Bytes);
     let states = state.states.iter();
-    let states = states.map(|(name, count)| (vec![("state", super::label(name))], (*count).into()));
+    let states = states.map(|(name, count)| (vec![("state", label(name))], (*count).into()));
     vec![
         gauge("sockets", "TCP sockets by state, at the newest dump of all sockets.").each(states),
         count("sockets_in_use", "TCP sockets in use (sockstat).", counted.sockets),
@@ -158,7 +159,7 @@ pub(super) struct Own<'a> {
 pub(super) fn own(state: &State, own: &Own<'_>) -> Vec<Family> {
     let gauge = |name, help| Family::new(Kind::Gauge, name, help);
     let counter = |name, help| Family::new(Kind::Counter, name, help);
-    let version = (vec![("version", super::label(own.version))], Value::Count(1));
+    let version = (vec![("version", label(own.version))], Value::Count(1));
     vec![
         Family::new(Kind::Info, "build", "Version of tcptoll.").each([version]),
         counter("watch_looks", "Looks that succeeded.").single(Some(own.looks.into())),

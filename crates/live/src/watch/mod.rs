@@ -3,30 +3,28 @@
 //! A [`Look`] is what was read at one instant: levels and counters since boot. Two looks give rates, so
 //! a [`State`] needs two. The clock, the kernel and the files are elsewhere: looks come in as arguments.
 
-mod destinations;
 pub mod diagnoses;
-pub mod file;
+mod dump;
 mod history;
 mod listeners;
 mod look;
-mod overflow;
 pub mod pages;
-mod rates;
+mod proc;
 pub mod reader;
 mod record;
-pub mod review;
-mod standing;
 mod state;
-mod totals;
 
 pub use history::{History, LISTENERS_MAX, LOOKS_MAX};
 pub use look::{
     Counted, DESTINATIONS_MAX, Destination, Limits, ListenerLook, Look, LookCost, Process, Table,
 };
 pub use record::{
-    Count, DATA_RETRANSMITTED, DestinationPart, DiagnosisLine, DiagnosisPart, Interval,
-    ListenerLine, ListenerPart, Others, Recording, WATCH_RECORD_VERSION, WatchHeader, WatchLine,
-    WatchStopped, WatchSummary,
+    Count, Curves, DATA_RETRANSMITTED, DestinationPart, DestinationReview, DiagnosisLine,
+    DiagnosisPart, Episode, Gap, Interval, LIMIT_MIN, ListenerLine, ListenerPart, ListenerReview,
+    Misfit, Others, Peak, Recording, Review, Reviewer, Series, WATCH_RECORD_VERSION, WatchHeader,
+    WatchLine, WatchReadError, WatchRecord, WatchRecorder, WatchStopped, WatchSummary,
 };
-pub use state::{DestinationState, ListenerState, Rates, Segments, Standing, State};
-pub use totals::Totals;
+pub use state::{DestinationState, ListenerState, Rates, Segments, Standing, State, Totals};
+
+#[cfg(test)]
+mod tests;

@@ -7,14 +7,13 @@ use std::io::Write as _;
 use std::path::Path;
 
 use tcptoll::schema::Schema;
-use tcptoll_live::watch::file::WatchRecord;
 use tcptoll_live::watch::pages::{
     Clock, WatchCsv, Watched, watch_html, watch_markdown, watch_text,
 };
-use tcptoll_live::watch::review::{
-    DestinationReview, Episode, Gap, ListenerReview, Peak, Review, Series,
+use tcptoll_live::watch::{
+    DestinationReview, Episode, Gap, Interval, ListenerPart, ListenerReview, Peak, Process, Review,
+    Series, WatchRecord,
 };
-use tcptoll_live::watch::{Interval, ListenerPart, Process};
 use tcptoll_show::TextStyle;
 
 use super::{coloured, in_snapshots, page, pretty};

@@ -1,7 +1,6 @@
 //! `HAProxy`: `global`, `defaults`, `frontend`, `backend` and `listen`.
 
-use super::reading::{Reading, clipped, join, place, words};
-use super::values::{address, count, seconds};
+use super::reading::{Reading, address, clipped, count, join, place, seconds, words};
 use super::{Buffers, ConfigPosition, ENTRIES_MAX, Listen, ServerConfig, Sourced, Upstream};
 
 /// Its configuration file in packages of Debian, Red Hat and Alpine, and in the official image.

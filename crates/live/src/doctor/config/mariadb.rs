@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::reading::{Reading, join, place};
-use super::values::{size, switch};
+use super::reading::{Reading, clipped, join, place, size, switch};
 use super::{ConfigPosition, Listen, ServerConfig, Sourced};
 
 /// Option files, in the order in which they are read.
@@ -89,12 +88,12 @@ fn fill(reading: &Reading<'_>, config: &mut ServerConfig, settings: &Settings) {
                 bare if bare.contains(':') => format!("[{bare}]"),
                 other => other.to_owned(),
             };
-            let on = super::reading::clipped(&format!("{host}:{port}"));
+            let on = clipped(&format!("{host}:{port}"));
             config.listens.push(Listen { on, backlog: backlog.clone(), ..Listen::default() });
         }
     }
     if let Some(socket) = settings.get("socket").filter(|socket| !socket.value.is_empty()) {
-        let on = super::reading::clipped(&socket.value);
+        let on = clipped(&socket.value);
         config.listens.push(Listen { on, backlog, ..Listen::default() });
     }
     let seconds = |one: Sourced<u64>| Sourced { value: one.value as f64, at: one.at };
@@ -162,7 +161,7 @@ fn set(settings: &mut Settings, name: &str, value: &str, at: &ConfigPosition) {
     let name = name.trim().to_ascii_lowercase().replace('-', "_");
     let name = name.strip_prefix("loose_").unwrap_or(&name);
     if NAMES.contains(&name) {
-        let value = super::reading::clipped(value.trim());
+        let value = clipped(value.trim());
         settings.insert(name.to_owned(), Sourced { value, at: at.clone() });
     }
 }

@@ -14,7 +14,6 @@ mod nginx_tree;
 mod php_fpm;
 mod reading;
 mod redis;
-mod values;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::nginx_tree::{Directive, Tree};
-use super::reading::{Reading, clipped, folder, join, option};
-use super::values::{address, count, seconds, size, switch};
+use super::reading::{
+    Reading, address, clipped, count, folder, join, option, seconds, size, switch,
+};
 use super::{Buffers, ENTRIES_MAX, Listen, ServerConfig, Sourced, Upstream};
 
 /// Configuration files as Debian, Red Hat, Alpine and the official image have it, and as a build

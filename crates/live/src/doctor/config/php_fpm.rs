@@ -1,7 +1,6 @@
 //! PHP-FPM: a file of the main process and pools, each a section.
 
-use super::reading::{Reading, folder, join, option, place};
-use super::values::{count, seconds};
+use super::reading::{Reading, address, clipped, count, folder, join, option, place, seconds};
 use super::{ConfigPosition, Listen, ServerConfig, Sourced};
 
 /// Configuration files: the official image's, Red Hat's.
@@ -24,18 +23,15 @@ pub(super) fn read(reading: &mut Reading<'_>) -> ServerConfig {
     read_file(reading, &mut pools, &file, 0);
     for pool in pools {
         let Some(listen) = pool.listen else { continue };
-        let on = if listen.starts_with('/') {
-            Some(listen)
-        } else {
-            super::values::address(&listen, "[::]", None)
-        };
+        let on =
+            if listen.starts_with('/') { Some(listen) } else { address(&listen, "[::]", None) };
         let Some(on) = on else { continue };
         config.listens.push(Listen {
-            on: super::reading::clipped(&on),
+            on: clipped(&on),
             // By default PHP-FPM asks for -1 on Linux: as many as the kernel allows. Its old versions
             // asked for 511; which one does is not known for sure, so none is claimed.
             backlog: pool.backlog,
-            section: Some(super::reading::clipped(&pool.name)),
+            section: Some(clipped(&pool.name)),
             workers: pool.children,
             request_timeout_s: pool.limit.or_else(|| reading.default(0.0)),
             ..Listen::default()

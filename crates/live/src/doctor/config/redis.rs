@@ -1,7 +1,6 @@
 //! Redis: `name value` lines, over which arguments `--name value` stand.
 
-use super::reading::{Reading, clipped, folder, join, place, words};
-use super::values::count;
+use super::reading::{Reading, clipped, count, folder, join, place, words};
 use super::{ConfigPosition, ENTRIES_MAX, Listen, ServerConfig, Sourced};
 
 /// Configuration files of Debian, Red Hat and Alpine, and of the official image's documentation.

@@ -6,14 +6,10 @@
 //! A rule names a fault only where all that it needs was read: a file that could not be read, a
 //! sysctl that this namespace does not have, or an address that nobody can place make it silent.
 
-mod backlog;
-mod buffers;
-mod keepalive;
-mod ports;
+mod forecasts;
+mod idle;
 mod queues;
 mod servers;
-mod tables;
-mod upstreams;
 
 use std::collections::BTreeSet;
 
@@ -48,15 +44,15 @@ type Rule = fn(&Machine) -> Vec<Diagnosis>;
 /// Faults that a state alone does not show, the most pressing first: name and function.
 const RULES: &[(&str, Rule)] = &[
     (WORKERS_TOO_FEW, queues::workers_too_few),
-    (PORT_RANGE_TOO_SMALL, ports::range_too_small),
-    (CONNTRACK_FILLS, tables::conntrack_fills),
-    (CLOSE_RACE, upstreams::close_race),
-    (UPSTREAM_NOT_REUSED, upstreams::not_reused),
-    (BACKLOG_OVER_SOMAXCONN, backlog::over_somaxconn),
-    (BACKLOG_NOT_IN_EFFECT, backlog::not_in_effect),
-    (TW_REUSE_LOOPBACK_ONLY, ports::reuse_on_loopback_only),
-    (KEEPALIVE_BEYOND_NAT, keepalive::beyond_nat),
-    (BUFFERS_OVER_CAP, buffers::over_cap),
+    (PORT_RANGE_TOO_SMALL, forecasts::range_too_small),
+    (CONNTRACK_FILLS, forecasts::conntrack_fills),
+    (CLOSE_RACE, idle::close_race),
+    (UPSTREAM_NOT_REUSED, idle::not_reused),
+    (BACKLOG_OVER_SOMAXCONN, queues::over_somaxconn),
+    (BACKLOG_NOT_IN_EFFECT, queues::not_in_effect),
+    (TW_REUSE_LOOPBACK_ONLY, forecasts::reuse_on_loopback_only),
+    (KEEPALIVE_BEYOND_NAT, idle::beyond_nat),
+    (BUFFERS_OVER_CAP, queues::buffers_over_cap),
 ];
 
 /// Sysctls that rules look at.
@@ -97,7 +93,7 @@ pub fn diagnose(machine: &Machine) -> Vec<Diagnosis> {
     // The workers are why the queue stands.
     let of_workers = found.iter().filter(|one| one.id == WORKERS_TOO_FEW);
     let explained: BTreeSet<String> = of_workers.map(|one| one.subject.clone()).collect();
-    found.retain(|one| one.id != live::standing_queue::ID || !explained.contains(&one.subject));
+    found.retain(|one| one.id != live::queues::STANDING || !explained.contains(&one.subject));
     let place = |id: &str| ids().position(|known| known == id);
     found.sort_by_cached_key(|one| (one.severity, place(&one.id), one.subject.clone()));
     // Of one subject the stronger stays: it comes first.

@@ -1,14 +1,20 @@
-//! Accept queues, next to the configuration of the server behind them.
+//! Accept queues, next to the configuration of the server behind them; backlogs and socket buffers that are
+//! configured above what the kernel grants.
 
-use super::super::{Machine, Program, StandingQueue};
-use super::WORKERS_TOO_FEW;
-use super::servers::{at, at_text, process_name, restart, short};
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tcptoll_core::units::{human_count, text_size};
+
+use super::servers::{at, at_text, is_chosen, known, process_name, restart, short, sockets};
+use super::{BACKLOG_NOT_IN_EFFECT, BACKLOG_OVER_SOMAXCONN, BUFFERS_OVER_CAP, WORKERS_TOO_FEW};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
+use crate::doctor::{Buffers, Machine, Program, ServerConfig, Sourced, StandingQueue};
 use crate::watch::ListenerState;
-use crate::watch::diagnoses::accept_queue::{FULL, NEAR, OR_FASTER, backlog_setting, longer_than};
-use crate::watch::diagnoses::syn_queue::{FULL as SYN_QUEUE_FULL, SUBJECT as SYN_QUEUES};
+use crate::watch::diagnoses::queues::{
+    FULL, NEAR, OR_FASTER, SYN_FULL, SYN_SUBJECT, backlog_setting, longer_than,
+};
 use crate::watch::diagnoses::{evidence, is_lasting, per_s, place, rounded, sysctl};
-use tcptoll_core::units::human_count;
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
 const LOOKS_MIN: u32 = 3;
@@ -114,9 +120,9 @@ pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Diagnosis> {
         "Without TCP timestamps, a connection opened by a cookie has no SACK and no window scaling.",
     );
     vec![Diagnosis {
-        id: SYN_QUEUE_FULL.into(),
+        id: SYN_FULL.into(),
         severity: Severity::Problem,
-        subject: SYN_QUEUES.into(),
+        subject: SYN_SUBJECT.into(),
         text,
         evidence,
         fix: Some(fix),
@@ -160,5 +166,232 @@ pub(super) fn name_the_setting(machine: &Machine, full: &mut Diagnosis) {
         fix.risk.push_str(
             " Only one listen line of an address may set the backlog. With reuseport each worker has a queue of its own.",
         );
+    }
+}
+
+/// A configured address, next to its socket in the kernel.
+struct Granted<'m> {
+    server: &'m ServerConfig,
+    asked: &'m Sourced<u64>,
+    /// Whether somebody wrote the backlog down.
+    chosen: bool,
+    /// Address and port of the socket with the shortest limit.
+    on: String,
+    limit: u64,
+    peak: u64,
+    somaxconn: u64,
+}
+
+/// Each configured backlog whose socket was found.
+fn granted(machine: &Machine) -> Vec<Granted<'_>> {
+    let somaxconn = machine.number("net.core.somaxconn");
+    let Some(somaxconn) = somaxconn.or(machine.state.limits.somaxconn.map(Into::into)) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for server in known(machine) {
+        for listen in &server.listens {
+            let sockets = sockets(machine, server, listen);
+            let least = sockets.iter().min_by_key(|one| one.accept_queue_limit);
+            let (Some(asked), Some(least)) = (&listen.backlog, least) else { continue };
+            let peak = sockets.iter().map(|one| one.accept_queue_peak).max().unwrap_or(0);
+            all.push(Granted {
+                server,
+                asked,
+                chosen: is_chosen(server, listen),
+                on: place(&least.address, least.port),
+                limit: least.accept_queue_limit.into(),
+                peak: peak.into(),
+                somaxconn,
+            });
+        }
+    }
+    all
+}
+
+/// A backlog above `somaxconn`: `listen(2)` clamps it without an error.
+pub(super) fn over_somaxconn(machine: &Machine) -> Vec<Diagnosis> {
+    let exceeds = |one: &Granted<'_>| {
+        // A default that is clamped harms nobody until the queue fills.
+        let matters = one.chosen || one.peak * 2 > one.limit;
+        one.asked.value > one.somaxconn && one.limit < one.asked.value && matters
+    };
+    by_setting(granted(machine).into_iter().filter(exceeds), |first, on| {
+        let Granted { server, asked, limit, somaxconn, .. } = first;
+        let text = format!(
+            "{} asks for a backlog of {}; somaxconn {} clamps it to {}",
+            server.program.name(),
+            human_count(asked.value),
+            human_count(*somaxconn),
+            human_count(*limit)
+        );
+        let fix = Fix {
+            change: format!(
+                "Raise net.core.somaxconn to the configured backlog, then restart {}.",
+                server.program.name()
+            ),
+            commands: vec![
+                format!("sysctl -w net.core.somaxconn={}", asked.value),
+                restart(server),
+            ],
+            effect: format!(
+                "The accept queue holds {} connections, as configured.",
+                human_count(asked.value.saturating_add(1))
+            ),
+            risk: "The restart closes open connections. A waiting connection takes about 2.7 kB. The sysctl lasts \
+                   until the next boot; a file in /etc/sysctl.d/ makes it stay."
+                .to_owned(),
+            undo: format!("sysctl -w net.core.somaxconn={somaxconn}, and restart again."),
+        };
+        diagnosis(BACKLOG_OVER_SOMAXCONN, text, first, on, fix)
+    })
+}
+
+/// A backlog that `somaxconn` allows and the socket does not have: the server called `listen(2)` before
+/// one of the two was changed.
+pub(super) fn not_in_effect(machine: &Machine) -> Vec<Diagnosis> {
+    let lacks = |one: &Granted<'_>| {
+        one.chosen && one.asked.value <= one.somaxconn && one.limit < one.asked.value
+    };
+    by_setting(granted(machine).into_iter().filter(lacks), |first, on| {
+        let Granted { server, asked, limit, .. } = first;
+        let program = server.program.name();
+        let text = format!(
+            "{program} has a backlog of {} configured; its socket still has {}",
+            human_count(asked.value),
+            human_count(*limit)
+        );
+        let nginx = server.program == Program::Nginx;
+        let fix = Fix {
+            change: format!("Restart {program}: listen(2) was called before the change."),
+            commands: vec![restart(server)],
+            effect: format!(
+                "The accept queue holds {} connections, as configured.",
+                human_count(asked.value.saturating_add(1))
+            ),
+            risk: if nginx {
+                "The restart closes open connections. A reload is enough where only the backlog was changed, not \
+                 somaxconn."
+            } else {
+                "The restart closes open connections."
+            }
+            .to_owned(),
+            undo: format!("Set the former backlog ({limit}), and restart again."),
+        };
+        diagnosis(BACKLOG_NOT_IN_EFFECT, text, first, on, fix)
+    })
+}
+
+/// One diagnosis for each line of a configuration: it may be about several addresses.
+fn by_setting<'m>(
+    all: impl Iterator<Item = Granted<'m>>,
+    say: impl Fn(&Granted<'m>, &[String]) -> Diagnosis,
+) -> Vec<Diagnosis> {
+    let mut groups: BTreeMap<(String, u32), Vec<Granted<'m>>> = BTreeMap::new();
+    for one in all {
+        groups.entry((at_text(one.asked), one.server.pid)).or_default().push(one);
+    }
+    let said = |mut group: Vec<Granted<'m>>| {
+        group.sort_by(|a, b| (a.limit, &a.on).cmp(&(b.limit, &b.on)));
+        let on: Vec<String> = group.iter().take(16).map(|one| one.on.clone()).collect();
+        group.first().map(|first| say(first, &on))
+    };
+    groups.into_values().filter_map(said).collect()
+}
+
+fn diagnosis(id: &str, text: String, granted: &Granted<'_>, on: &[String], fix: Fix) -> Diagnosis {
+    let evidence = evidence([
+        ("backlog", Some(granted.asked.value.into())),
+        ("configured_at", Some(at_text(granted.asked).into())),
+        ("accept_queue_limit", Some(granted.limit.into())),
+        ("accept_queue_peak", Some(granted.peak.into())),
+        ("somaxconn", Some(granted.somaxconn.into())),
+        ("listeners", Some(Value::from(on.to_vec()))),
+        ("program", Some(granted.server.program.name().into())),
+        ("pid", Some(granted.server.pid.into())),
+    ]);
+    // A default stands nowhere: then it is about the listener.
+    let subject =
+        if granted.asked.at.line.is_some() { at_text(granted.asked) } else { granted.on.clone() };
+    Diagnosis {
+        id: id.into(),
+        severity: Severity::Warning,
+        subject,
+        text,
+        evidence,
+        fix: Some(fix),
+    }
+}
+
+/// `setsockopt(2)` clamps `SO_RCVBUF` to `rmem_max` and `SO_SNDBUF` to `wmem_max` without an error. The
+/// kernel then doubles the value, asked or clamped, for its own overhead (socket(7)).
+pub(super) fn buffers_over_cap(machine: &Machine) -> Vec<Diagnosis> {
+    let mut found: Vec<Diagnosis> = Vec::new();
+    for server in known(machine) {
+        let of_listens = server.listens.iter().filter_map(|one| one.buffers.as_ref());
+        for buffers in of_listens.chain(server.buffers.as_ref()) {
+            let Buffers { receive, send } = buffers;
+            let options = [
+                ("SO_RCVBUF", "net.core.rmem_max", receive),
+                ("SO_SNDBUF", "net.core.wmem_max", send),
+            ];
+            for (option, cap, asked) in options {
+                let (Some(asked), Some(most)) = (asked, machine.number(cap)) else { continue };
+                if asked.value <= most || asked.at.is_default() {
+                    continue;
+                }
+                let one = over(server, asked, (option, cap, most));
+                // One line may be about several addresses.
+                if !found.iter().any(|known| known.subject == one.subject) {
+                    found.push(one);
+                }
+            }
+        }
+    }
+    found
+}
+
+fn over(
+    server: &ServerConfig,
+    asked: &Sourced<u64>,
+    (option, cap, most): (&str, &str, u64),
+) -> Diagnosis {
+    let program = server.program.name();
+    let text = format!(
+        "{program} asks for {option} of {}; {cap} clamps it to {}",
+        text_size(asked.value),
+        text_size(most)
+    );
+    let evidence = evidence([
+        ("asked", Some(asked.value.into())),
+        ("configured_at", Some(at_text(asked).into())),
+        (cap, Some(most.into())),
+        ("effective", Some(most.saturating_mul(2).into())),
+        ("effective_if_granted", Some(asked.value.saturating_mul(2).into())),
+        ("program", Some(program.into())),
+        ("pid", Some(server.pid.into())),
+    ]);
+    let fix = Fix {
+        change: format!(
+            "Raise {cap} to the configured size. Or remove the setting, so that the kernel tunes the buffer size."
+        ),
+        commands: vec![format!("sysctl -w {cap}={}", asked.value), restart(server)],
+        effect: format!(
+            "The buffer gets {} instead of {} (the kernel doubles each size).",
+            text_size(asked.value.saturating_mul(2)),
+            text_size(most.saturating_mul(2))
+        ),
+        risk: "Each connection may hold kernel memory of that size. A fixed size also disables the kernel's autotuning \
+               (tcp_rmem, tcp_wmem). The sysctl lasts until the next boot."
+            .to_owned(),
+        undo: format!("sysctl -w {cap}={most}, and restart again."),
+    };
+    Diagnosis {
+        id: BUFFERS_OVER_CAP.into(),
+        severity: Severity::Warning,
+        subject: format!("{} {option}", at_text(asked)),
+        text,
+        evidence,
+        fix: Some(fix),
     }
 }

@@ -4,14 +4,9 @@
 //! diagnosis for [`HOLD_S`] after its evidence ended, so that it does not flap. A client whose SYN was
 //! dropped tries again after 1 s and 2 s; without the hold each retry would be a fault of its own.
 
-pub(crate) mod accept_queue;
-mod memory;
+pub(crate) mod host;
 pub(crate) mod ports;
-mod queues;
-mod retransmissions;
-pub mod standing_queue;
-pub(crate) mod syn_queue;
-pub(crate) mod tables;
+pub(crate) mod queues;
 
 use std::collections::BTreeMap;
 
@@ -35,24 +30,24 @@ type Rule = fn(&State) -> Vec<Diagnosis>;
 
 /// Every fault that a state can show, the most pressing first: name and function.
 const RULES: &[(&str, Rule)] = &[
-    (accept_queue::FULL, accept_queue::full),
-    (standing_queue::ID, standing_queue::standing),
+    (queues::FULL, queues::full),
+    (queues::STANDING, queues::standing),
     (ports::SCARCE, ports::scarce),
-    (tables::TRACKED, tables::tracked),
-    (memory::PRESSURE, memory::pressure),
-    (syn_queue::FULL, syn_queue::full),
-    (memory::ORPHANS, memory::orphans),
-    (retransmissions::ID, retransmissions::many),
-    (accept_queue::NEAR, accept_queue::near),
+    (host::TRACKED, host::tracked),
+    (host::PRESSURE, host::pressure),
+    (queues::SYN_FULL, queues::syn_full),
+    (host::ORPHANS, host::orphans),
+    (host::RETRANSMISSIONS, host::retransmissions),
+    (queues::NEAR, queues::near),
     (ports::SLOW, ports::slow),
-    (tables::TIME_WAIT, tables::time_wait),
+    (host::TIME_WAIT, host::time_wait),
 ];
 
 /// Of the same subject the first says all that the second does.
 const SUPERSEDES: &[(&str, &str)] = &[
-    (accept_queue::FULL, standing_queue::ID),
-    (accept_queue::FULL, accept_queue::NEAR),
-    (standing_queue::ID, accept_queue::NEAR),
+    (queues::FULL, queues::STANDING),
+    (queues::FULL, queues::NEAR),
+    (queues::STANDING, queues::NEAR),
     (ports::SCARCE, ports::SLOW),
 ];
 
@@ -213,5 +208,6 @@ fn severity(harms: bool) -> Severity {
 
 #[cfg(test)]
 mod standing_tests;
+
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::{evidence, place, rounded, sysctl};
+use super::{evidence, place, rounded, severity, sysctl};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::watch::state::{DestinationState, State};
 use tcptoll_core::units::human_count;
@@ -76,7 +76,7 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
         }
         Some(Diagnosis {
             id: SCARCE.into(),
-            severity: super::severity(used.left == 0 || ends_s.is_some_and(|s| s < HARM_S)),
+            severity: severity(used.left == 0 || ends_s.is_some_and(|s| s < HARM_S)),
             subject,
             text,
             evidence,

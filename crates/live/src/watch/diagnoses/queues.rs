@@ -1,12 +1,320 @@
-//! Listeners of one address and port, and what the last looks at their queues say.
+//! A listener's queues: an accept queue that overflows, is about to, or never empties, and a full SYN queue.
+//!
+//! An accept queue in use at nearly every look is a lasting overload: the server accepts more slowly than clients
+//! come, and a longer queue is no fix for it. After `listen(4096)` a server that accepts 5 connections/s held 12 of
+//! 4,096, and the median first byte took 2.6 s. So the only fix named is to accept faster. The diagnosis has a name of
+//! its own (`accept-queue-standing`), with the wait by Little's law as a lower bound. A simulated acceptor, 50 to 90 %
+//! busy, was not named in six hours.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use tcptoll_core::units::{echo, human_count};
 
-use super::{evidence, rounded};
+use super::{evidence, per_s, place, rounded, severity, subject, sysctl};
+use crate::diagnosis::{Diagnosis, Fix, Severity};
+use crate::watch::listeners::is_nearly_full;
 use crate::watch::state::{ListenerState, Standing, State};
-use tcptoll_core::units::echo;
+
+pub(crate) const FULL: &str = "accept-queue-full";
+pub(crate) const NEAR: &str = "accept-queue-near";
+
+/// The subject where the listener cannot be told.
+pub(crate) const UNKNOWN: &str = "a listener of this host";
+/// What `listen(2)` is asked for in the end, at least: the default of `somaxconn` since Linux 5.4.
+const BACKLOG_MIN: u32 = 4_096;
+/// `somaxconn` and the backlog were 16 bits wide before Linux 4.1, and a longer queue than this is no
+/// remedy.
+const BACKLOG_MAX: u32 = 65_535;
+
+/// Packets met a full accept queue in the interval.
+pub(super) fn full(state: &State) -> Vec<Diagnosis> {
+    let mut found: Vec<Diagnosis> =
+        groups(state).filter_map(|group| overflowed(state, &group)).collect();
+    let Some(rates) = &state.rates else { return found };
+    let attributed: f64 = state.listeners.iter().filter_map(|one| one.overflows_per_s).sum();
+    // The host's counters are read a little later than those of the listeners.
+    let late = 2.0 / state.interval_s.max(1e-3) + 0.05 * rates.overflows_per_s;
+    let rest = rates.overflows_per_s - attributed;
+    if rest > 0.0 && (found.is_empty() || rest > late) {
+        found.push(unattributed(state, rest));
+    }
+    found
+}
+
+fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
+    let hit = |one: &&&ListenerState| one.overflows_per_s.is_some_and(|rate| rate > 0.0);
+    let rate: f64 = group.iter().filter(hit).filter_map(|one| one.overflows_per_s).sum();
+    let by_rate = |a: &&&ListenerState, b: &&&ListenerState| {
+        a.overflows_per_s.unwrap_or(0.0).total_cmp(&b.overflows_per_s.unwrap_or(0.0))
+    };
+    let worst = group.iter().filter(hit).max_by(by_rate)?;
+    let subject = place(&worst.address, worst.port);
+    let estimated = group.iter().filter(hit).any(|one| one.overflows_estimated);
+    let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
+    let lasts = lasting(state, worst);
+    let queue = if let Some(stands) = lasts {
+        let (full, looks) = (stands.nearly_full, stands.looks);
+        format!("lasting overload, queue > 80 % at {full}/{looks} looks")
+    } else if peak > limit {
+        format!("accept queue full, {} of {}", human_count(peak.into()), human_count(limit.into()))
+    } else {
+        format!("accept queue full between looks (limit {})", human_count(limit.into()))
+    };
+    let about = if estimated { "~" } else { "" };
+    let text = format!("{about}{} overflows/s at {subject}: {queue}", per_s(rate));
+    let mut evidence = of_listener(state, group, worst);
+    evidence.insert("overflows_per_s".into(), rounded(rate));
+    if estimated {
+        evidence.insert("overflows_estimated".into(), true.into());
+    }
+    let fix = Some(if lasts.is_some() { faster(worst) } else { for_bursts(worst, state) });
+    Some(Diagnosis { id: FULL.into(), severity: Severity::Problem, subject, text, evidence, fix })
+}
+
+/// The host counted overflows, and which listener had them cannot be told.
+fn unattributed(state: &State, rate: f64) -> Diagnosis {
+    let text = format!(
+        "{} overflows/s at full accept queues; the kernel does not report at which listener",
+        per_s(rate)
+    );
+    let dropping =
+        state.listeners.iter().filter(|one| one.drops_per_s.is_some_and(|rate| rate > 0.0));
+    let evidence = evidence([
+        ("overflows_per_s", Some(rounded(rate))),
+        ("listeners_that_dropped", Some(dropping.count().into())),
+        ("somaxconn", state.limits.somaxconn.map(Value::from)),
+    ]);
+    Diagnosis {
+        id: FULL.into(),
+        severity: Severity::Problem,
+        subject: UNKNOWN.into(),
+        text,
+        evidence,
+        // A longer queue for a listener that nobody can name is no advice.
+        fix: None,
+    }
+}
+
+/// The queue passed 80 % of its limit in the last seconds, and nothing was dropped.
+pub(super) fn near(state: &State) -> Vec<Diagnosis> {
+    let near = |one: &&&ListenerState| {
+        is_nearly_full(one.accept_queue_recent_peak, one.accept_queue_limit)
+    };
+    let diagnose = |group: Group<'_>| {
+        let share = |one: &&&ListenerState| {
+            f64::from(one.accept_queue_recent_peak) / f64::from(one.accept_queue_limit)
+        };
+        let worst = group.iter().filter(near).max_by(|a, b| share(a).total_cmp(&share(b)))?;
+        let subject = place(&worst.address, worst.port);
+        let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
+        let filled = format!("{} of {}", human_count(peak.into()), human_count(limit.into()));
+        let queue = if peak > limit {
+            format!("{filled} in the accept queue of {subject}, which is full")
+        } else {
+            let share = 100.0 * share(&worst);
+            format!("accept queue of {subject} at {share:.0} % of its limit: {filled}")
+        };
+        // No look knows what was dropped before the first.
+        let none = worst.drops == Some(0) && state.interval_s > 0.0 && state.at_s > 0.0;
+        let text = if none { format!("{queue}, no drop in {}", lasted(state.at_s)) } else { queue };
+        let lasts = lasting(state, worst).is_some();
+        Some(Diagnosis {
+            id: NEAR.into(),
+            severity: Severity::Warning,
+            subject,
+            text,
+            evidence: of_listener(state, &group, worst),
+            fix: Some(if lasts { faster(worst) } else { for_bursts(worst, state) }),
+        })
+    };
+    groups(state).filter_map(diagnose).collect()
+}
+
+/// What becomes of a burst's remedy where the overload lasts.
+pub(crate) const OR_FASTER: &str = "If the queue stays full, accept faster instead.";
+
+/// A longer queue, for a burst.
+fn for_bursts(listener: &ListenerState, state: &State) -> Fix {
+    let longer = longer(listener, state.limits.somaxconn);
+    Fix { change: format!("{} {OR_FASTER}", longer.change), ..longer }
+}
+
+/// A longer queue. `listen(2)` clamps the application's backlog to `somaxconn`, so the limit says which
+/// of the two is the smaller.
+pub(super) fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Fix {
+    let limit = listener.accept_queue_limit;
+    let wanted = longer_than(limit);
+    let by_application = somaxconn.is_some_and(|max| limit < max);
+    let name = listener.process.as_ref().map_or("", |process| process.name.as_str());
+    let setting = backlog_setting(name, &place(&listener.address, listener.port), wanted);
+    let mut commands = Vec::new();
+    let mut undo = format!("Set the former backlog (the limit was {limit})");
+    if somaxconn.is_none_or(|max| max < wanted) {
+        commands.push(format!("sysctl -w net.core.somaxconn={wanted}"));
+        if let Some(max) = somaxconn {
+            undo = format!("sysctl -w net.core.somaxconn={max}; set the former backlog");
+        }
+    }
+    commands.push(setting);
+    let change = match somaxconn {
+        Some(max) if by_application => format!(
+            "Raise the application's backlog, which limits the queue to {limit} (somaxconn is {max}), and restart it."
+        ),
+        Some(max) if limit == max => format!(
+            "Raise net.core.somaxconn, which limits the queue to {max}, and the application's backlog; restart it."
+        ),
+        _ => "Raise net.core.somaxconn and the application's backlog, and restart it.".to_owned(),
+    };
+    let held = human_count(u64::from(wanted) + 1);
+    Fix {
+        change,
+        commands,
+        effect: format!("The queue holds {held} connections: a burst of that size is no longer dropped."),
+        risk: "A server that accepts too slowly fills any queue, and clients wait longer. A waiting connection \
+               takes about 2.7 kB."
+            .to_owned(),
+        undo: format!("{undo}, and restart the application."),
+    }
+}
+
+/// The backlog that is proposed where this one is too short.
+pub(crate) fn longer_than(limit: u32) -> u32 {
+    limit.saturating_mul(2).clamp(BACKLOG_MIN, BACKLOG_MAX).max(limit)
+}
+
+/// The line of the configuration that sets the backlog, by the name of the process.
+pub(crate) fn backlog_setting(name: &str, place: &str, wanted: u32) -> String {
+    match name {
+        "nginx" => format!("listen {place} backlog={wanted};"),
+        "redis-server" | "valkey-server" => format!("tcp-backlog {wanted}"),
+        "haproxy" => format!("bind {place} backlog {wanted}"),
+        "apache2" | "httpd" => format!("ListenBackLog {wanted}"),
+        "mariadbd" | "mysqld" => format!("back_log = {wanted}"),
+        _ if name.starts_with("php-fpm") => format!("listen.backlog = {wanted}"),
+        _ => format!("listen(fd, {wanted})"),
+    }
+}
+
+pub(crate) const STANDING: &str = "accept-queue-standing";
+
+/// A queue of one is a connection that came just now.
+const SHORTEST_MIN: u32 = 2;
+/// Time that clients wait, at least, s. A server that is busy for 0.6 of the time with connections of 0.1 s each
+/// makes them wait for 0.2 s at ten looks in a row every few minutes, and for 1 s never in hours.
+const WAIT_S: f64 = 1.0;
+/// A longer wait needs fewer looks.
+const LONG_WAIT_S: f64 = 2.0;
+/// A queue that empties within this time at its pace was filled by a burst, s.
+const DRAINS_S: f64 = 30.0;
+/// Looks in a row with ten connections or more that need no time: at an acceptor that is busy for 0.97 of
+/// the time they have a probability of 0.97^(30 × 11) = 4e-5.
+const LONG_LOOKS_MIN: u32 = 30;
+
+/// What makes a queue a standing one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stands {
+    /// Each client waits this long, at least, s.
+    WaitS(f64),
+    /// It is long at all of these looks; how long clients wait is not known.
+    Looks(u32),
+}
+
+fn stands(one: &Standing) -> Option<Stands> {
+    if one.shortest < SHORTEST_MIN || one.empties_within(DRAINS_S) {
+        return None;
+    }
+    let enough = |looks, over_s| one.looks >= looks && one.over_s >= over_s;
+    let wait_s = one.wait_at_least_s().filter(|wait_s| {
+        *wait_s >= WAIT_S && enough(LOOKS_MIN, OVER_MIN_S)
+            || *wait_s >= LONG_WAIT_S && enough(FEW_LOOKS_MIN, FEW_OVER_MIN_S)
+    });
+    let long = (one.long_looks >= LONG_LOOKS_MIN).then_some(Stands::Looks(one.long_looks));
+    wait_s.map(Stands::WaitS).or(long)
+}
+
+/// Clients wait in the queue at every look, and it does not empty.
+pub(super) fn standing(state: &State) -> Vec<Diagnosis> {
+    groups(state).filter_map(|group| diagnose(state, &group)).collect()
+}
+
+fn diagnose(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
+    let all = group.iter().filter_map(|one| {
+        let queue = one.stands.as_deref()?;
+        Some((one, queue, stands(queue)?))
+    });
+    let (worst, queue, how) = all.max_by_key(|(_, queue, _)| queue.shortest)?;
+    let subject = place(&worst.address, worst.port);
+    let clients = human_count(queue.shortest.into());
+    let (text, severity) = match how {
+        Stands::WaitS(wait_s) => (
+            format!(
+                "{clients} clients wait at {subject} at each look ({} in {:.0} s): ≥ {} at this rate",
+                queue.looks,
+                queue.over_s,
+                lasted(wait_s)
+            ),
+            Severity::Problem,
+        ),
+        Stands::Looks(looks) => (
+            format!(
+                "{clients} clients wait at {subject} at every look ({looks} looks): accept(2) is slow"
+            ),
+            Severity::Warning,
+        ),
+    };
+    let mut evidence = of_listener(state, group, worst);
+    evidence.extend(evidence_of(queue));
+    Some(Diagnosis {
+        id: STANDING.into(),
+        severity,
+        subject,
+        text,
+        evidence,
+        fix: Some(faster(worst)),
+    })
+}
+
+/// What the last looks say of a queue.
+fn evidence_of(stands: &Standing) -> BTreeMap<String, Value> {
+    evidence([
+        ("looks", Some(stands.looks.into())),
+        ("looks_over_s", Some(rounded(stands.over_s))),
+        ("accept_queue_shortest", Some(stands.shortest.into())),
+        ("accept_queue_longest", Some(stands.longest.into())),
+        ("accepted_at_most", stands.accepted_at_most.map(Into::into)),
+        ("wait_at_least_s", stands.wait_at_least_s().map(rounded)),
+    ])
+}
+
+/// A server that accepts faster: where the overload lasts, a longer queue is no remedy.
+pub(super) fn faster(listener: &ListenerState) -> Fix {
+    let process = listener.process.as_ref();
+    let name = process.map_or("", |process| process.name.as_str());
+    let how = match name {
+        "nginx" => "raise worker_processes, or find what blocks its workers",
+        "apache2" | "httpd" => "raise MaxRequestWorkers, or find what its workers wait for",
+        "haproxy" => "raise nbthread",
+        _ if name.starts_with("php-fpm") => {
+            "raise pm.max_children, or find what its workers wait for"
+        }
+        _ => "more workers, or an event loop that accepts while requests are served",
+    };
+    Fix {
+        change: format!(
+            "Accept faster: {how}. The overload lasts: with a longer queue clients only wait longer. Raise the \
+             limit for bursts only."
+        ),
+        // Whether it is short of CPU, or waits.
+        commands: vec![match process {
+            Some(process) => format!("top -H -p {}", process.pid),
+            None => format!("ss -ltnp 'sport = :{}'", listener.port),
+        }],
+        effect: "The queue empties, and no client waits for accept(2).".to_owned(),
+        risk: "Each worker takes memory, and a slow backend gets more concurrent calls.".to_owned(),
+        undo: "Set the former number of workers, and restart the application.".to_owned(),
+    }
+}
 
 /// Looks and seconds without an empty queue from which on a queue says something.
 pub(super) const LOOKS_MIN: u32 = 10;
@@ -74,4 +382,110 @@ pub(super) fn of_listener(
         all.insert("looks_nearly_full".into(), stands.nearly_full.into());
     }
     all
+}
+
+pub(crate) const SYN_FULL: &str = "syn-queue-full";
+/// The kernel has no count of it for each listener.
+pub(crate) const SYN_SUBJECT: &str = "SYN queues of this host";
+/// `net.ipv4.tcp_syncookies`: cookies for all, full or not.
+const COOKIES_ALWAYS: u32 = 2;
+const FLOOD: &str = "If SYNs come from addresses that never answer, it is a SYN flood, and cookies are the right \
+                     answer.";
+
+/// SYNs met a full queue of half-open requests in the interval.
+pub(super) fn syn_full(state: &State) -> Vec<Diagnosis> {
+    let Some(rates) = &state.rates else { return Vec::new() };
+    let dropped = rates.syns_dropped_per_s > 0.0;
+    // With 2 a cookie is no sign of a full queue.
+    let cookies = rates.cookies_sent_per_s > 0.0 && state.limits.syncookies != Some(COOKIES_ALWAYS);
+    if !dropped && !cookies {
+        return Vec::new();
+    }
+    let text = if dropped {
+        format!("{} SYNs/s dropped: a SYN queue is full", per_s(rates.syns_dropped_per_s))
+    } else {
+        format!(
+            "{} SYN cookies/s sent: a SYN queue is full; clients still connect",
+            per_s(rates.cookies_sent_per_s)
+        )
+    };
+    let longest = state.listeners.iter().max_by_key(|one| one.syn_queue_len);
+    let longest = longest.filter(|one| one.syn_queue_len > Some(0));
+    let evidence = evidence([
+        ("syns_dropped_per_s", Some(rounded(rates.syns_dropped_per_s))),
+        ("cookies_sent_per_s", Some(rounded(rates.cookies_sent_per_s))),
+        ("tcp_syncookies", state.limits.syncookies.map(Into::into)),
+        ("tcp_max_syn_backlog", state.limits.max_syn_backlog.map(Into::into)),
+        ("longest_syn_queue", longest.and_then(|one| one.syn_queue_len).map(Into::into)),
+        ("longest_syn_queue_of", longest.map(|one| subject(one).into())),
+    ]);
+    vec![Diagnosis {
+        id: SYN_FULL.into(),
+        severity: severity(dropped),
+        subject: SYN_SUBJECT.into(),
+        text,
+        evidence,
+        fix: Some(syn_fix(state, longest.or_else(|| overflowing(state)))),
+    }]
+}
+
+/// The only listener whose accept queue overflows. Its backlog limits its SYN queue too, and the table of
+/// half-open requests may be some seconds old.
+fn overflowing(state: &State) -> Option<&ListenerState> {
+    let overflows = |one: &&ListenerState| one.overflows_per_s.is_some_and(|rate| rate > 0.0);
+    let mut found = state.listeners.iter().filter(overflows);
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
+}
+
+fn syn_fix(state: &State, longest: Option<&ListenerState>) -> Fix {
+    if state.limits.syncookies == Some(0) {
+        return sysctl(
+            "net.ipv4.tcp_syncookies",
+            0,
+            1,
+            "Turn SYN cookies on.".to_owned(),
+            "A SYN that meets a full queue is answered, and the client connects.",
+            "Without TCP timestamps, a connection opened by a cookie has no SACK and no window scaling.",
+        );
+    }
+    let somaxconn = state.limits.somaxconn;
+    let effect = "More half-open requests fit, and fewer cookies are sent.".to_owned();
+    let risk = "A half-open request takes about 300 bytes; a SYN flood fills any queue.".to_owned();
+    if let Some(listener) = longest {
+        // The same limit holds for both queues.
+        let longer = longer(listener, somaxconn);
+        return Fix { change: format!("{} {FLOOD}", longer.change), effect, risk, ..longer };
+    }
+    // Where a backlog is below somaxconn, somaxconn need not be the limit.
+    let below = |max: &u32| state.listeners.iter().any(|one| one.accept_queue_limit < *max);
+    if let Some(max) = somaxconn.filter(below) {
+        return Fix {
+            change: format!(
+                "Raise the backlog of the listener whose SYN queue is full: it limits half-open requests. {FLOOD}"
+            ),
+            commands: vec![format!("listen(fd, {max})")],
+            effect,
+            risk,
+            undo: "Set the former backlog, and restart the application.".to_owned(),
+        };
+    }
+    let wanted = somaxconn.map_or(4_096, |max| max.saturating_mul(2).clamp(4_096, 65_535).max(max));
+    Fix {
+        change: format!(
+            "Raise the backlog of the listener and net.core.somaxconn: they limit half-open requests. {FLOOD}"
+        ),
+        commands: vec![
+            format!("sysctl -w net.core.somaxconn={wanted}"),
+            format!("listen(fd, {wanted})"),
+        ],
+        effect,
+        risk,
+        undo: match somaxconn {
+            Some(max) => {
+                format!("sysctl -w net.core.somaxconn={max}; set the former backlog, and restart.")
+            }
+            None => "Set the former net.core.somaxconn and backlog, and restart.".to_owned(),
+        },
+    }
 }

@@ -33,7 +33,7 @@ impl Server {
             syn_queue_len: None,
             drops: Some(self.dropped),
         };
-        let counters = crate::watch::history::tests::counters(&[
+        let counters = crate::watch::tests::counters(&[
             ("TcpPassiveOpens", self.established),
             ("TcpExtListenOverflows", self.dropped.into()),
             ("TcpExtListenDrops", self.dropped.into()),
@@ -180,8 +180,8 @@ fn no_drop_is_claimed_only_for_the_time_that_was_watched() {
 #[test]
 fn a_burst_that_becomes_a_lasting_overload_is_recorded_with_the_fix_of_the_latter() {
     use crate::watch::Recording;
+    use crate::watch::record::Reviewer;
     use crate::watch::record::{WatchHeader, WatchLine};
-    use crate::watch::review::Reviewer;
     let (mut server, mut recording, mut reviewer) =
         (Server::new(), Recording::default(), Reviewer::default());
     let header = WatchHeader {

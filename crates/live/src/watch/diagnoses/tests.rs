@@ -361,7 +361,7 @@ proptest! {
                 }
             });
             // What happened before the watch is no evidence, however much it was.
-            let counters = crate::watch::history::tests::counters(&[
+            let counters = crate::watch::tests::counters(&[
                 ("TcpOutSegs", sums[0]),
                 ("TcpRetransSegs", sums[1]),
                 ("TcpActiveOpens", sums[2]),

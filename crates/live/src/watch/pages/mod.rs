@@ -1,24 +1,21 @@
-//! How does the record of a watch look? What was wrong when, on top; then where, and how much.
+//! The record of a watch for a reader: what was wrong when, on top; then where, and how much.
 //!
-//! `tables` has the words and figures that text, Markdown and page share, `clock` the time of day,
-//! `pictures` the curves.
+//! `tables` has the words and figures that text, Markdown and page share, `pictures` the curves; times of day are
+//! told by [`Clock`], and [`WatchCsv`] is the record as one tidy table.
 
-mod clock;
-mod csv;
-mod markdown;
+mod chart;
 mod page;
 mod pictures;
 mod tables;
 mod text;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::watch::review::{Review, Series};
-
-pub use clock::Clock;
-pub use csv::WatchCsv;
-
+use tcptoll_show::csv::{guarded, write};
 use tcptoll_show::{TextStyle, clean};
+
+use super::{Counted, Interval, ListenerLine, Review, Series, WatchLine};
 
 /// The record of a watch, summed up.
 #[derive(Clone, Debug)]
@@ -68,7 +65,7 @@ pub fn watch_text(watched: &Watched<'_>, style: TextStyle) -> String {
 #[must_use]
 pub fn watch_markdown(watched: &Watched<'_>) -> String {
     match CleanReview::new(watched) {
-        Ok(view) => markdown::render(&view),
+        Ok(view) => text::render_markdown(&view),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
 }
@@ -79,5 +76,245 @@ pub fn watch_html(watched: &Watched<'_>, series: &Series) -> String {
     match CleanReview::new(watched) {
         Ok(view) => page::render(&view, watched.review, series),
         Err(error) => tcptoll_show::html::frame::cannot_show(&error),
+    }
+}
+
+/// Heads of the columns.
+const HEADS: [&str; 9] =
+    ["time", "at_s", "interval_s", "looks", "kind", "subject", "metric", "unit", "value"];
+/// Listeners that are remembered, at most.
+const LISTENERS_MAX: usize = 65_536;
+
+/// Turns lines of a record into rows: a row per interval, subject and metric.
+///
+/// Shape:   `kind` is `host`, `listener`, `destination` or `diagnosis`; `subject` is empty for `host`.
+///          Counts are sums over the interval; a count of 0 and a listener without a queue or a drop have no
+///          row. A diagnosis has a row while it lasts, with the time that it was active.
+/// Unit:    that of `unit`.
+/// None:    no row.
+///
+/// Text that a spreadsheet would take for a formula begins with an apostrophe.
+#[derive(Clone, Debug, Default)]
+pub struct WatchCsv {
+    listeners: BTreeMap<u32, String>,
+    diagnoses: BTreeMap<u32, String>,
+}
+
+impl WatchCsv {
+    /// The first line.
+    #[must_use]
+    pub fn head() -> String {
+        write(std::iter::once(HEADS.map(str::to_owned).to_vec()))
+    }
+
+    /// The rows of a line; none for a line that describes something.
+    #[must_use]
+    pub fn rows(&mut self, line: &WatchLine) -> String {
+        match line {
+            WatchLine::Listener(line) => {
+                if self.listeners.len() >= LISTENERS_MAX {
+                    self.listeners.pop_first();
+                }
+                self.listeners.insert(line.n, place(line));
+            }
+            WatchLine::Diagnosis(line) => {
+                let about = format!("{} {}", line.diagnosis.id, line.diagnosis.subject);
+                self.diagnoses.insert(line.n, about);
+            }
+            WatchLine::State(interval) => return self.interval(interval),
+            _ => {}
+        }
+        String::new()
+    }
+
+    fn interval(&self, interval: &Interval) -> String {
+        let begin = [
+            guarded(&tcptoll_show::printable_line(&interval.time)),
+            interval.at_s.to_string(),
+            interval.interval_s.to_string(),
+            interval.looks.to_string(),
+        ];
+        let mut rows = Vec::new();
+        let mut put = |kind: &str, subject: &str, metric: &str, unit: &str, value: f64| {
+            let mut row = begin.to_vec();
+            row.extend([kind.to_owned(), guarded(&tcptoll_show::printable_line(subject))]);
+            row.extend([
+                guarded(&tcptoll_show::printable_line(metric)),
+                unit.to_owned(),
+                value.to_string(),
+            ]);
+            rows.push(row);
+        };
+        for (name, count) in interval.all_counts() {
+            put("host", "", name, "", count as f64);
+        }
+        for (name, peak) in &interval.peak_per_s {
+            put("host", "", &format!("{name}_peak"), "1/s", *peak);
+        }
+        let Counted { sockets, time_wait, orphans, memory_bytes, tracked } = &interval.levels;
+        for (name, unit, level) in [
+            ("sockets", "", sockets),
+            ("time_wait", "", time_wait),
+            ("orphans", "", orphans),
+            ("memory", "bytes", memory_bytes),
+            ("tracked", "", tracked),
+        ] {
+            if let Some(level) = level {
+                put("host", "", name, unit, *level as f64);
+            }
+        }
+        for (state, sockets) in &interval.states {
+            put("host", "", &format!("sockets {state}"), "", *sockets as f64);
+        }
+        if interval.suspended_s > 0.0 {
+            put("host", "", "suspended", "s", interval.suspended_s);
+        }
+        for part in &interval.listeners {
+            let subject = self.listeners.get(&part.n).map_or("?", String::as_str);
+            put("listener", subject, "accept_queue_peak", "", part.queue.into());
+            for (name, count) in [("drops", part.drops as f64), ("overflows", part.overflows.0)] {
+                if count > 0.0 {
+                    put("listener", subject, name, "", count);
+                }
+            }
+        }
+        for one in &interval.destinations {
+            put("destination", &one.to, "ports_in_use", "", one.ports_in_use.into());
+            put("destination", &one.to, "time_wait", "", one.time_wait.into());
+            if let Some(left) = one.ports_left {
+                put("destination", &one.to, "ports_left", "", left.into());
+            }
+        }
+        for part in &interval.diagnoses {
+            let subject = self.diagnoses.get(&part.n).map_or("?", String::as_str);
+            put("diagnosis", subject, "active", "s", part.active_s);
+        }
+        write(rows.into_iter())
+    }
+}
+
+fn place(line: &ListenerLine) -> String {
+    if line.address.contains(':') {
+        format!("[{}]:{}", line.address, line.port)
+    } else {
+        format!("{}:{}", line.address, line.port)
+    }
+}
+
+/// The time of day that a watch is shown in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Clock {
+    /// When the watch began, s since the beginning of 1970 in UTC.
+    pub began_unix_s: f64,
+    /// Offset from UTC, s, as it was when the watch began.
+    pub offset_s: i32,
+    /// Name of the zone, like `CET`.
+    pub zone: String,
+}
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const DAY_S: i64 = 86_400;
+
+impl Clock {
+    /// Seconds of the local clock since the beginning of 1970.
+    fn local(&self, at_s: f64) -> i64 {
+        // Beyond the year 9999 nothing is recorded: a file may say so all the same.
+        (self.began_unix_s + at_s).clamp(-6e10, 2.5e11).floor() as i64 + i64::from(self.offset_s)
+    }
+
+    /// Number of the day.
+    pub(super) fn day(&self, at_s: f64) -> i64 {
+        self.local(at_s).div_euclid(DAY_S)
+    }
+
+    /// Seconds of the local clock at the beginning of the watch, for round ticks.
+    pub(super) fn second_of_day(&self) -> f64 {
+        self.local(0.0).rem_euclid(DAY_S) as f64 + self.began_unix_s.rem_euclid(1.0)
+    }
+
+    /// `03:12:05`, or with its day `24 Nov 03:12:05`.
+    pub(super) fn text(&self, at_s: f64, with_day: bool) -> String {
+        let second = self.local(at_s).rem_euclid(DAY_S);
+        let time = format!("{:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60);
+        if !with_day {
+            return time;
+        }
+        let (_, month, day) = self.date(at_s);
+        format!("{day} {} {time}", MONTHS[month - 1])
+    }
+
+    /// `24 Nov 2026`.
+    pub(super) fn date_text(&self, at_s: f64) -> String {
+        let (year, month, day) = self.date(at_s);
+        format!("{day} {} {year}", MONTHS[month - 1])
+    }
+
+    /// Year, month from 1 and day from 1: the days since 1970 in the Gregorian calendar, by Howard
+    /// Hinnant's `civil_from_days`.
+    fn date(&self, at_s: f64) -> (i64, usize, i64) {
+        let days = self.day(at_s) + 719_468;
+        let era = days.div_euclid(146_097);
+        let of_era = days.rem_euclid(146_097);
+        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year + year / 4 - year / 100);
+        let shifted = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * shifted + 2) / 5 + 1;
+        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+        (year + era * 400 + i64::from(month <= 2), month as usize, day)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_name_is_neither_a_formula_nor_a_second_row() {
+        let mut table = WatchCsv::default();
+        let line = ListenerLine { address: "=1+1\n\u{1b}[2J".into(), ..ListenerLine::default() };
+        assert_eq!(table.rows(&WatchLine::Listener(Box::new(line))), "");
+        let text = r#"{"line":"state","time":"@now","at_s":1.5,"interval_s":1.0,
+            "counts":{"overflows":7},"levels":{"sockets":3},"listeners":[{"n":0,"queue":6,"overflows":7}]}"#;
+        let rows = table.rows(&serde_json::from_str(text).unwrap());
+        assert_eq!(
+            rows,
+            "'@now,1.5,1,1,host,,overflows,,7\n'@now,1.5,1,1,host,,sockets,,3\n\
+             '@now,1.5,1,1,listener,'=1+1 ·[2J:0,accept_queue_peak,,6\n\
+             '@now,1.5,1,1,listener,'=1+1 ·[2J:0,overflows,,7\n"
+        );
+    }
+
+    fn at(unix_s: f64, offset_s: i32) -> Clock {
+        Clock { began_unix_s: unix_s, offset_s, zone: "CET".into() }
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (unix_s, date) in [
+            (0.0, "1 Jan 1970"),
+            (951_782_400.0, "29 Feb 2000"),
+            (1_795_420_799.0, "23 Nov 2026"),
+            (1_798_761_599.0, "31 Dec 2026"),
+            (1_798_761_600.0, "1 Jan 2027"),
+            (-1.0, "31 Dec 1969"),
+        ] {
+            assert_eq!(at(unix_s, 0).date_text(0.0), date, "{unix_s}");
+        }
+    }
+
+    #[test]
+    fn a_zone_moves_the_day() {
+        let clock = at(1_795_433_400.0, 3_600);
+        assert_eq!(clock.text(0.0, true), "23 Nov 12:30:00");
+        assert_eq!(clock.text(43_200.0, true), "24 Nov 00:30:00");
+        assert_eq!(clock.text(43_200.0, false), "00:30:00");
+        assert!((clock.second_of_day() - 45_000.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn no_time_of_a_record_is_too_long() {
+        assert!(!at(f64::NAN, 0).text(1e300, true).is_empty());
+        assert!(!at(1e300, 0).date_text(-1e300).is_empty());
     }
 }

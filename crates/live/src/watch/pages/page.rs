@@ -1,10 +1,11 @@
 //! The record of a watch as a page.
 
-use crate::watch::review::{Review, Series};
+use crate::watch::{Review, Series};
 use serde::Serialize;
 
 use super::CleanReview;
-use super::pictures::{self, Picture};
+use super::chart::{Picture, anchor, timeline};
+use super::pictures;
 use super::tables::{self, Table};
 use tcptoll_show::clean;
 use tcptoll_show::html::frame::Frame;
@@ -86,7 +87,7 @@ fn build(view: &CleanReview<'_>, original: &Review, series: &Series) -> WatchPag
         answer: tables::answer(view),
         doubts: tables::doubts(view),
         place: tables::place(view),
-        timeline: pictures::timeline(view),
+        timeline: timeline(view),
         pictures: pictures::all(view, series, &raw),
         tables: all.into_iter().filter(|table| !table.rows.is_empty()).map(table).collect(),
         causes: causes(review),
@@ -128,7 +129,7 @@ fn causes(review: &Review) -> Vec<Cause> {
                 }
             }
             None => causes.push(Cause {
-                anchor: pictures::anchor(one),
+                anchor: anchor(one),
                 id: one.id.clone(),
                 explain: format!("tcptoll explain {}", clean::line(&one.id)),
                 problem: subject.problem,

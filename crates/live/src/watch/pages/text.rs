@@ -1,17 +1,17 @@
-//! The record of a watch for a terminal.
+//! The record of a watch for a terminal, and as Markdown for an issue.
 
 use std::path::Path;
 
-use crate::diagnosis::Severity;
-use crate::watch::review::Episode;
-
-use super::CleanReview;
-use super::tables::{self, Table};
-use tcptoll_show::clean;
 use tcptoll_show::layout::{Align, Column, lay_out};
+use tcptoll_show::markdown::{code, escape};
 use tcptoll_show::own::Tone;
 use tcptoll_show::text::{TextPage, wrap_phrases};
-use tcptoll_show::{TextStyle, number};
+use tcptoll_show::{TextStyle, clean, markdown, number};
+
+use super::tables::Table;
+use super::{CleanReview, tables};
+use crate::diagnosis::Severity;
+use crate::watch::Episode;
 
 pub(super) fn render(view: &CleanReview<'_>, record: Option<&Path>, style: TextStyle) -> String {
     let mut page = TextPage::new(style);
@@ -128,4 +128,46 @@ fn fixes(page: &mut TextPage, view: &CleanReview<'_>) {
     for id in ids {
         page.prose(2, &format!("tcptoll explain {id}"), Tone::Dim);
     }
+}
+
+pub(super) fn render_markdown(view: &CleanReview<'_>) -> String {
+    let [verdict, more] = tables::answer(view);
+    let mut page = format!("### {}\n\n{}\n", escape(&verdict), escape(&more));
+    page.push_str(&format!("\n{}\n", escape(&tables::place(view).join(" · "))));
+    for doubt in tables::doubts(view) {
+        page.push_str(&format!("\n**{}**\n", escape(&doubt)));
+    }
+    let all = [
+        tables::episodes(view),
+        tables::listeners(view),
+        tables::destinations(view),
+        tables::counts(view),
+        tables::gaps(view),
+    ];
+    for Table { title, heads, words, rows, note } in all {
+        if rows.is_empty() {
+            continue;
+        }
+        page.push_str(&format!("\n#### {title}\n"));
+        markdown::table(&mut page, &heads, &words, &rows);
+        if let Some(note) = note {
+            page.push_str(&format!("\n{}\n", escape(&note)));
+        }
+    }
+    let fixes = tables::fixes(&view.review);
+    if !fixes.is_empty() {
+        page.push_str("\n#### Fixes\n");
+    }
+    for one in fixes {
+        let Some(fix) = &one.fix else { continue };
+        let about = format!("{} of {}: {}", one.id, one.subject, fix.change);
+        page.push_str(&format!("\n{}\n", escape(&about)));
+        if !fix.commands.is_empty() {
+            page.push_str(&format!("\n{}", code(&fix.commands.join("\n"))));
+        }
+    }
+    let command: Vec<String> =
+        view.review.command.iter().map(|word| tcptoll_core::shell::argument(word)).collect();
+    page.push_str(&format!("\n#### How it was recorded\n\n{}", code(&command.join(" "))));
+    page
 }

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use tcptoll_kernel::process::{freeze, resume};
-use tcptoll_live::watch::reader::Options;
-use tcptoll_live::watch::reader::live::Watch;
+use tcptoll_live::watch::reader::{Options, Watch};
 use tcptoll_live::watch::{Rates, State};
 
 use super::row;

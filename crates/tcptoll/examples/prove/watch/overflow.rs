@@ -12,8 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use tcptoll_live::watch::reader::Options;
-use tcptoll_live::watch::reader::live::Watch;
+use tcptoll_live::watch::reader::{Options, Watch};
 use tcptoll_live::watch::{ListenerState, State};
 
 use super::{Running, interrupt, row, wall_s};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::tune::setting::Setting;
 use anyhow::{Context as _, bail};
-use tcptoll_live::doctor::look::servers::begun_by;
+use tcptoll_live::doctor::servers::begun_by;
 use tcptoll_live::doctor::{Program, ServerConfig};
 use tcptoll_measure::pages::server::Server;
 

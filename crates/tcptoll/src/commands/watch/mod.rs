@@ -23,8 +23,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_core::units::parse_time;
-use tcptoll_live::watch::reader::live::Watch;
-use tcptoll_live::watch::reader::{Network, Options, SysError, is_root};
+use tcptoll_live::watch::reader::{Network, Options, SysError, Watch, is_root};
 use tcptoll_live::watch::{State, WatchSummary};
 
 use self::screen::{After, Screen};

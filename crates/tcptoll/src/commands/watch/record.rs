@@ -7,8 +7,9 @@ use anyhow::{Context as _, bail};
 use jiff::{Timestamp, Unit};
 use tcptoll_core::units::{parse_size, text_size};
 use tcptoll_lab::passport;
-use tcptoll_live::watch::file::{LIMIT_MIN, WatchRecorder};
-use tcptoll_live::watch::{State, WATCH_RECORD_VERSION, WatchHeader, WatchSummary};
+use tcptoll_live::watch::{
+    LIMIT_MIN, State, WATCH_RECORD_VERSION, WatchHeader, WatchRecorder, WatchSummary,
+};
 use tcptoll_show::shell_argument;
 
 use super::Sink;

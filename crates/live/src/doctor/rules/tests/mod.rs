@@ -1,5 +1,4 @@
 mod any;
-mod forecasts;
 
 use super::super::config::{
     Buffers, ConfigPosition, Listen, Program, ServerConfig, Sourced, Upstream,
@@ -44,7 +43,7 @@ fn on(address: &str, backlog: Option<Sourced<u64>>) -> Listen {
 }
 
 /// A machine with these servers and these sockets, as Debian sets it up.
-fn machine(servers: Vec<ServerConfig>, listeners: Vec<ListenerState>) -> Machine {
+pub(super) fn machine(servers: Vec<ServerConfig>, listeners: Vec<ListenerState>) -> Machine {
     let sysctls = [
         ("net.core.somaxconn", "4096"),
         ("net.core.rmem_max", "212992"),
@@ -74,7 +73,7 @@ fn found(machine: &Machine) -> Vec<(String, String)> {
     diagnose(machine).into_iter().map(|one| (one.id, one.subject)).collect()
 }
 
-fn names(machine: &Machine) -> Vec<String> {
+pub(super) fn names(machine: &Machine) -> Vec<String> {
     found(machine).into_iter().map(|(id, _)| id).collect()
 }
 

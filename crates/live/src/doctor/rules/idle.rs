@@ -1,0 +1,419 @@
+//! Idle connections: of a proxy to the servers behind it, reused too long or not at all; over a router, without a
+//! probe before something on the way forgets them.
+
+use std::collections::BTreeMap;
+
+use tcptoll_core::units::human_count;
+
+use super::servers::{at_text, behind, known, restart, seconds, short};
+use super::{CLOSE_RACE, KEEPALIVE_BEYOND_NAT, UPSTREAM_NOT_REUSED};
+use crate::diagnosis::{Diagnosis, Fix, Severity};
+use crate::doctor::neighbours::{Forgets, forgets};
+use crate::doctor::{Listen, Machine, Neighbour, Program, ServerConfig, Sourced, Upstream};
+use crate::watch::diagnoses::{evidence, rounded, sysctl};
+
+/// How much longer than the proxy a server is to keep an idle connection, s.
+const RESERVE_S: f64 = 10.0;
+
+/// A server that closes idle connections before, or just when, its proxy gives them up.
+pub(super) fn close_race(machine: &Machine) -> Vec<Diagnosis> {
+    let mut found: Vec<Diagnosis> = Vec::new();
+    for proxy in known(machine) {
+        for upstream in &proxy.upstreams {
+            let Some(idle) = idle_time(proxy, upstream) else { continue };
+            for target in &upstream.servers {
+                let Some((server, listen)) = behind(machine, target) else { continue };
+                let own = listen.keepalive_timeout_s.as_ref();
+                let Some(closes) = own.or(server.keepalive_timeout_s.as_ref()) else { continue };
+                // 0: it serves one request a connection, so none is reused.
+                if closes.value <= 0.0 || !idle.lasts(closes.value) {
+                    continue;
+                }
+                let one =
+                    race(Ends { proxy, upstream, target, server, listen }, closes, idle.time());
+                if !found.iter().any(|known| known.subject == one.subject) {
+                    found.push(one);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// For how long a proxy reuses an idle connection.
+#[derive(Clone, Copy)]
+enum Idle<'u> {
+    For(&'u Sourced<f64>),
+    Unlimited,
+}
+
+impl<'u> Idle<'u> {
+    fn time(self) -> Option<&'u Sourced<f64>> {
+        match self {
+            Self::For(time) => Some(time),
+            Self::Unlimited => None,
+        }
+    }
+
+    /// Whether the proxy may still reuse a connection that was idle for this long.
+    fn lasts(self, s: f64) -> bool {
+        self.time().is_none_or(|time| s <= time.value)
+    }
+}
+
+/// None: the proxy does not reuse connections, or its time is not known.
+fn idle_time<'u>(proxy: &ServerConfig, upstream: &'u Upstream) -> Option<Idle<'u>> {
+    if upstream.reuses.as_ref().is_none_or(|reuses| !reuses.value) || upstream.fastcgi {
+        return None;
+    }
+    let time = upstream.idle_timeout_s.as_ref();
+    match proxy.program {
+        Program::Nginx => {
+            upstream.idle_connections.as_ref()?;
+            time.map(Idle::For)
+        }
+        // Without `ttl` it keeps them for ever.
+        Program::Apache => {
+            Some(time.filter(|ttl| ttl.value > 0.0).map_or(Idle::Unlimited, Idle::For))
+        }
+        // HAProxy closes idle connections by demand: their time is not known.
+        _ => time.map(Idle::For),
+    }
+}
+
+/// A proxy and a server behind it.
+#[derive(Clone, Copy)]
+struct Ends<'m> {
+    proxy: &'m ServerConfig,
+    upstream: &'m Upstream,
+    target: &'m str,
+    server: &'m ServerConfig,
+    listen: &'m Listen,
+}
+
+fn race(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> Diagnosis {
+    let Ends { proxy, upstream, target, server, listen } = ends;
+    let (front, back) = (proxy.program.name(), server.program.name());
+    let reuse =
+        idle.map_or("without limit".to_owned(), |idle| format!("for {} s", seconds(idle.value)));
+    let text = format!(
+        "{back} closes idle connections after {} s; {front} reuses them {reuse} ({})",
+        seconds(closes.value),
+        short(&upstream.name)
+    );
+    let evidence = evidence([
+        ("proxy", Some(front.into())),
+        ("proxy_pid", Some(proxy.pid.into())),
+        ("proxy_idle_timeout_s", idle.map(|idle| rounded(idle.value))),
+        ("proxy_configured_at", idle.map(|idle| at_text(idle).into())),
+        ("upstream", Some(short(&upstream.name).into())),
+        ("server", Some(back.into())),
+        ("server_pid", Some(server.pid.into())),
+        ("server_listens_on", Some(short(&listen.on).into())),
+        ("server_keepalive_timeout_s", Some(rounded(closes.value))),
+        ("server_configured_at", Some(at_text(closes).into())),
+    ]);
+    Diagnosis {
+        id: CLOSE_RACE.into(),
+        severity: Severity::Warning,
+        subject: format!("{front} → {}", short(target)),
+        text,
+        evidence,
+        fix: Some(race_fix(ends, closes, idle)),
+    }
+}
+
+fn race_fix(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> Fix {
+    let Ends { proxy, server, target, .. } = ends;
+    let (front, back) = (proxy.program.name(), server.program.name());
+    let undo = "Set the former time, and reload again.".to_owned();
+    let effect = format!(
+        "{front} drops an idle connection before {back} closes it, so no request is sent on a closing connection."
+    );
+    let Some(idle) = idle else {
+        let ttl = seconds((closes.value / 2.0).floor().max(1.0));
+        return Fix {
+            change: format!("Let {front} drop idle connections before {back} closes them, with ttl."),
+            commands: vec![
+                format!("ProxyPass … http://{} ttl={ttl}", short(target)),
+                restart(proxy).replace("restart", "reload"),
+            ],
+            effect,
+            risk: "More connections are opened. ttl has no effect with mpm_prefork: use disablereuse=on there."
+                .to_owned(),
+            undo,
+        };
+    };
+    let longer = seconds(idle.value + RESERVE_S);
+    let setting = match server.program {
+        Program::Nginx => format!("keepalive_timeout {longer}s;"),
+        Program::Apache => format!("KeepAliveTimeout {}", seconds((idle.value + RESERVE_S).ceil())),
+        Program::Haproxy => format!("timeout http-keep-alive {longer}s"),
+        Program::Redis => "timeout 0".to_owned(),
+        Program::Mariadb => format!("wait_timeout = {}", seconds((idle.value + RESERVE_S).ceil())),
+        Program::PhpFpm => "request_terminate_timeout = 0".to_owned(),
+    };
+    let shorter = (closes.value - 1.0).floor();
+    let alternative = if proxy.program == Program::Nginx && shorter >= 1.0 {
+        format!(
+            " Or let {front} close first: keepalive_timeout {}s; in the upstream.",
+            seconds(shorter)
+        )
+    } else {
+        String::new()
+    };
+    Fix {
+        change: format!("Let {back} keep idle connections for longer than {front}.{alternative}"),
+        commands: vec![setting, restart(server).replace("restart", "reload")],
+        effect,
+        risk: format!(
+            "{back} keeps idle connections of all its clients for longer. Each takes memory, and with Apache prefork \
+             a process."
+        ),
+        undo,
+    }
+}
+
+/// nginx keeps idle connections to its upstream, and each request closes the one it used.
+pub(super) fn not_reused(machine: &Machine) -> Vec<Diagnosis> {
+    let mut found: Vec<Diagnosis> = Vec::new();
+    for proxy in known(machine).filter(|one| one.program == Program::Nginx) {
+        for upstream in &proxy.upstreams {
+            // Who only left the default on has not asked for reuse.
+            let keeps = upstream.idle_connections.as_ref();
+            let Some(keeps) = keeps.filter(|keeps| keeps.value > 0 && !keeps.at.is_default())
+            else {
+                continue;
+            };
+            let Some(reuses) = upstream.reuses.as_ref().filter(|reuses| !reuses.value) else {
+                continue;
+            };
+            let one = wasted(proxy, upstream, keeps, reuses);
+            if !found.iter().any(|known| known.subject == one.subject) {
+                found.push(one);
+            }
+        }
+    }
+    found
+}
+
+fn wasted(
+    proxy: &ServerConfig,
+    upstream: &Upstream,
+    keeps: &Sourced<u64>,
+    reuses: &Sourced<bool>,
+) -> Diagnosis {
+    let why = if upstream.fastcgi {
+        "fastcgi_keep_conn is off"
+    } else {
+        "requests use HTTP/1.0 or Connection: close"
+    };
+    let text = format!(
+        "keepalive {} of nginx upstream {} has no effect: {why}",
+        keeps.value,
+        short(&upstream.name)
+    );
+    let evidence = evidence([
+        ("upstream", Some(short(&upstream.name).into())),
+        ("idle_connections", Some(keeps.value.into())),
+        ("configured_at", Some(at_text(keeps).into())),
+        ("decided_at", Some(at_text(reuses).into())),
+        ("nginx_version", proxy.version.as_deref().map(|version| short(version).into())),
+        ("pid", Some(proxy.pid.into())),
+    ]);
+    let commands: Vec<String> = if upstream.fastcgi {
+        vec!["fastcgi_keep_conn on;".into()]
+    } else {
+        vec!["proxy_http_version 1.1;".into(), "proxy_set_header Connection \"\";".into()]
+    };
+    let fix = Fix {
+        change: "Add these lines to the location that passes requests to the upstream, and reload nginx.".to_owned(),
+        commands: commands.into_iter().chain(["nginx -s reload".to_owned()]).collect(),
+        effect: "Requests reuse connections to the upstream. They need no handshake each, and leave no port in \
+                 TIME-WAIT."
+            .to_owned(),
+        risk: "The servers hold idle connections, so their keep-alive timeout must be longer than that of the upstream \
+               (tcptoll explain close-race). A location with its own proxy_set_header does not inherit those of \
+               outer levels."
+            .to_owned(),
+        undo: "Remove the lines, and reload nginx.".to_owned(),
+    };
+    Diagnosis {
+        id: UPSTREAM_NOT_REUSED.into(),
+        severity: Severity::Warning,
+        subject: at_text(keeps),
+        text,
+        evidence,
+        fix: Some(fix),
+    }
+}
+
+/// Diagnoses of this kind, at most.
+const FOUND_MAX: usize = 16;
+/// The proposed time to the first probe, s: what Google proposes for its own firewall.
+const PROPOSED_S: u64 = 60;
+const TIME: &str = "net.ipv4.tcp_keepalive_time";
+/// Who uses SSH notices a session that ended.
+const SSH: u16 = 22;
+
+/// Neighbours of one local port, or one remote address and port, added up.
+#[derive(Default)]
+struct Group {
+    connections: u64,
+    with_keepalive: u64,
+    unprotected: u64,
+    idle: u64,
+    idle_max_s: f64,
+    probe_after_max_s: Option<f64>,
+    peers: u64,
+}
+
+impl Group {
+    fn add(&mut self, one: &Neighbour) {
+        self.connections = self.connections.saturating_add(one.connections);
+        self.with_keepalive = self.with_keepalive.saturating_add(one.with_keepalive);
+        self.unprotected = self.unprotected.saturating_add(one.unprotected);
+        self.idle = self.idle.saturating_add(one.unprotected_idle);
+        self.idle_max_s = self.idle_max_s.max(one.unprotected_idle_max_s.unwrap_or(0.0));
+        let later =
+            one.probe_after_max_s.map(|s| self.probe_after_max_s.map_or(s, |max| max.max(s)));
+        self.probe_after_max_s = later.or(self.probe_after_max_s);
+        self.peers = self.peers.saturating_add(1);
+    }
+}
+
+/// Connections over a router that are idle for longer than common NATs and balancers wait, and that
+/// no probe keeps; or whose server is configured so, and keeps them idle.
+pub(super) fn beyond_nat(machine: &Machine) -> Vec<Diagnosis> {
+    let forgets = forgets(&machine.sysctls, machine.state.counted.tracked);
+    let mut groups: BTreeMap<(Option<u16>, String), Group> = BTreeMap::new();
+    let routed = machine.neighbours.iter().filter(|one| one.routed == Some(true));
+    for one in routed.filter(|one| one.unprotected > 0 && !is_ssh(one)) {
+        // Clients of one port are one finding, however many addresses they have.
+        let remote = if one.local_port.is_some() { String::new() } else { one.remote.clone() };
+        groups.entry((one.local_port, remote)).or_default().add(one);
+    }
+    let say = |((port, remote), group): ((Option<u16>, String), Group)| {
+        let server = port.and_then(|port| server_at(machine, port));
+        let late = server.and_then(|(server, listen)| late_probe(server, listen, &forgets));
+        if group.idle == 0 && late.is_none() {
+            return None;
+        }
+        let subject = port.map_or(remote, |port| format!("clients of port {port}"));
+        let text = match late {
+            Some(_) if group.idle == 0 => format!(
+                "{} of {} connections of {subject} send no probe within {} s",
+                human_count(group.unprotected),
+                human_count(group.connections),
+                seconds(forgets.probe_s)
+            ),
+            _ => format!(
+                "{} of {} connections ({subject}) are idle for over {} s and send no probe within {} s",
+                human_count(group.idle),
+                human_count(group.connections),
+                seconds(forgets.idle_s),
+                seconds(forgets.probe_s)
+            ),
+        };
+        let evidence = evidence([
+            ("connections", Some(group.connections.into())),
+            ("with_keepalive", Some(group.with_keepalive.into())),
+            ("unprotected", Some(group.unprotected.into())),
+            ("unprotected_idle", Some(group.idle.into())),
+            ("idle_max_s", Some(rounded(group.idle_max_s))),
+            ("probe_after_max_s", group.probe_after_max_s.map(rounded)),
+            ("peers", Some(group.peers.into())),
+            ("limit_s", Some(rounded(forgets.probe_s))),
+            ("limit_of", Some(forgets.by.into())),
+            ("tcp_keepalive_time", machine.number(TIME).map(Into::into)),
+            ("configured_at", late.map(|late| at_text(late).into())),
+            ("configured_s", late.map(|late| rounded(late.value))),
+            ("program", server.map(|(server, _)| server.program.name().into())),
+        ]);
+        Some(Diagnosis {
+            id: KEEPALIVE_BEYOND_NAT.into(),
+            severity: Severity::Warning,
+            subject,
+            text,
+            evidence,
+            fix: Some(fix(machine, server.map(|(server, _)| server), &group)),
+        })
+    };
+    let mut found: Vec<Diagnosis> = groups.into_iter().filter_map(say).collect();
+    found.truncate(FOUND_MAX);
+    found
+}
+
+fn is_ssh(one: &Neighbour) -> bool {
+    let to = one.remote.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    one.local_port == Some(SSH) || (one.local_port.is_none() && to == Some(SSH))
+}
+
+type At<'m> = (&'m ServerConfig, &'m Listen);
+
+/// The server that listens on a port, if one alone does.
+fn server_at(machine: &Machine, port: u16) -> Option<At<'_>> {
+    let mut all = known(machine)
+        .flat_map(|server| server.listens.iter().map(move |listen| (server, listen)))
+        .filter(|(_, listen)| listen.port() == Some(port));
+    let first = all.next()?;
+    all.all(|(server, _)| server.pid == first.0.pid).then_some(first)
+}
+
+/// The line that turns probes off or makes them late, of a server that keeps idle connections for
+/// longer than NATs do.
+fn late_probe<'m>(
+    server: &'m ServerConfig,
+    listen: &'m Listen,
+    forgets: &Forgets,
+) -> Option<&'m Sourced<f64>> {
+    let probe = listen.tcp_keepalive_s.as_ref().or(server.tcp_keepalive_s.as_ref())?;
+    let late = probe.value <= 0.0 || probe.value > forgets.probe_s;
+    let closes = listen.keepalive_timeout_s.as_ref().or(server.keepalive_timeout_s.as_ref());
+    let keeps = match closes {
+        Some(closes) => closes.value > forgets.probe_s,
+        // Redis without `timeout` keeps them for ever; of others it is not known.
+        None => server.program == Program::Redis,
+    };
+    (late && keeps && !probe.at.is_default()).then_some(probe)
+}
+
+fn fix(machine: &Machine, server: Option<&ServerConfig>, group: &Group) -> Fix {
+    let effect = format!(
+        "The kernel sends a probe after {PROPOSED_S} s without traffic. NATs and load balancers keep the connection, and a \
+         dead peer is detected."
+    );
+    let risk = "Each idle connection costs two packets of 52 bytes per minute.";
+    let setting = server.and_then(|server| match server.program {
+        Program::Redis => Some(format!("tcp-keepalive {PROPOSED_S}")),
+        Program::Mariadb => Some(format!("tcp_keepalive_time = {PROPOSED_S}")),
+        Program::Nginx => Some(format!("listen … so_keepalive={PROPOSED_S}s;")),
+        Program::Haproxy => Some(format!("option clitcpka; clitcpka-idle {PROPOSED_S}s")),
+        // They leave the time to the kernel.
+        Program::Apache | Program::PhpFpm => None,
+    });
+    if let Some((setting, server)) = setting.zip(server) {
+        return Fix {
+            change: format!("Let {} send probes after {PROPOSED_S} s.", server.program.name()),
+            commands: vec![setting, restart(server)],
+            effect,
+            risk: format!("{risk} The restart closes open connections."),
+            undo: "Remove the line, or set the former time, and restart again.".to_owned(),
+        };
+    }
+    let time = machine.number(TIME);
+    if let (Some(time), true) = (time, group.with_keepalive > 0) {
+        let change =
+            "Let the kernel send probes earlier, for programs that use the kernel's default.";
+        return sysctl(TIME, time, PROPOSED_S, change.to_owned(), &effect, risk);
+    }
+    let mut commands = vec!["setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, 1)".to_owned()];
+    commands.push(format!("setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, {PROPOSED_S})"));
+    Fix {
+        change: "Turn keep-alive probes on in the program that holds these connections.".to_owned(),
+        commands,
+        effect,
+        risk: risk.to_owned(),
+        undo: "setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, 0)".to_owned(),
+    }
+}
