@@ -7,7 +7,7 @@ pub(crate) use crate::kit::plan::Experiment;
 pub(crate) const ALL: &[&dyn Experiment] = &[
     &crate::open::accept_queue::experiment::AcceptQueue,
     &crate::open::connect::experiment::Connect,
-    &crate::requests::http::experiment::Http,
+    &crate::requests::http::Http,
     &crate::idle::keepalive::experiment::Keepalive,
     &crate::carry::messages::experiment::Messages,
     &crate::pages::page::experiment::Page,
