@@ -15,7 +15,7 @@ pub(crate) const ALL: &[&dyn Experiment] = &[
     &crate::open::syn_queue::experiment::SynQueue,
     &crate::open::time_wait::experiment::TimeWait,
     &crate::pages::visitors::experiment::VisitorsOfASite,
-    &crate::requests::worker_pool::experiment::WorkerPool,
+    &crate::requests::worker_pool::WorkerPool,
 ];
 
 /// The experiment of this name.

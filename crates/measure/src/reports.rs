@@ -19,6 +19,6 @@ pub const REPORTS: Reports = Reports {
         ("syn-queue", &crate::open::pictures::OWN),
         ("time-wait", &crate::open::time_wait::pictures::OWN),
         ("visitors", &crate::pages::visitors::pictures::OWN),
-        ("worker-pool", &crate::requests::worker_pool::pictures::OWN),
+        ("worker-pool", &crate::requests::worker_pool::sheet::OWN),
     ],
 };
