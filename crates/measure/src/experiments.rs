@@ -8,7 +8,7 @@ pub(crate) const ALL: &[&dyn Experiment] = &[
     &crate::open::accept_queue::experiment::AcceptQueue,
     &crate::open::connect::experiment::Connect,
     &crate::requests::http::Http,
-    &crate::idle::keepalive::experiment::Keepalive,
+    &crate::idle::keepalive::Keepalive,
     &crate::carry::messages::experiment::Messages,
     &crate::pages::page::experiment::Page,
     &crate::carry::stream::experiment::Stream,
