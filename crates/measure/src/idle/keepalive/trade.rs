@@ -1,11 +1,13 @@
 //! What does it cost to know of a death sooner? Time until a death is known over packets per hour: a computed
-//! line per mechanism, measured arms as points with their range on the page. With letters both are logarithmic:
-//! capitals are measured arms, small letters the computed curves.
+//! line per mechanism, measured arms as points with their range, as they stand on the page. And the words for
+//! a way of checking.
 
-use super::pictures::{packets_per_hour, setting, who};
+use super::PACKETS;
 use super::sheet::{detection_s, keepalive, traded, traffic};
+use tcptoll_core::experiment::column::value;
 use tcptoll_core::record::Arm;
-use tcptoll_core::tcp::checking::{Mechanism, Path, Point};
+use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism, Path, Point};
+use tcptoll_show::figures::plural;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::run::Run;
@@ -384,128 +386,80 @@ fn compared(trade: &Trade<'_>) -> Option<String> {
     Some(format!("{fastest}: {}. {few}.", words(soonest)))
 }
 
-/// Lines of the picture, axes apart.
-const ROWS: usize = 13;
-
-/// Columns left of the picture: a tick and the axis.
-const LEFT: usize = 10;
-
-/// The axes reach this many times beyond what was measured, and on to the next decade.
-const AXES_BEYOND: f64 = 2.0;
-
-/// Letters wider apart than this say nothing more.
-const COLUMNS: usize = 76;
-
-fn letter(mechanism: Mechanism) -> char {
-    match mechanism {
-        Mechanism::None => 'n',
-        Mechanism::Tcp => 't',
-        Mechanism::Heartbeat => 'h',
-        Mechanism::Lazy => 'l',
-        Mechanism::Write => 'w',
-    }
+/// Packets that checking took for an hour and one connection, as measured.
+///
+/// None: it was not counted, or the window was shorter than the time between two checks. Then the
+/// counts of the window say nothing of an hour.
+fn packets_per_hour(arm: &Arm) -> Option<f64> {
+    value(arm, PACKETS.name)
 }
 
-/// A logarithmic axis over `cells` cells, from a decade to a decade.
-struct Axis {
-    least: f64,
-    most: f64,
-    cells: usize,
-}
-
-impl Axis {
-    fn over(values: impl Iterator<Item = f64>, cells: usize) -> Option<Self> {
-        let logs: Vec<f64> = values.filter(|v| v.is_finite() && *v > 0.0).map(f64::log10).collect();
-        let least = logs.iter().copied().reduce(f64::min)?;
-        let most = logs.iter().copied().reduce(f64::max)?;
-        // A single value still spans a decade.
-        let (least, most) = (least.floor(), most.ceil());
-        Some(Self { least, most: most.max(least + 1.0), cells })
-    }
-
-    fn holds(&self, value: f64) -> bool {
-        value > 0.0 && (self.least..=self.most).contains(&value.log10())
-    }
-
-    fn cell(&self, value: f64) -> usize {
-        let share = ((value.log10() - self.least) / (self.most - self.least)).clamp(0.0, 1.0);
-        (share * (self.cells - 1) as f64).round() as usize
-    }
-
-    fn decades(&self) -> impl Iterator<Item = f64> + use<> {
-        (self.least as i32..=self.most as i32).map(|exponent| 10_f64.powi(exponent))
-    }
-}
-
-/// The lines of the picture; none where nothing has a place in it.
-pub(super) fn lines(trade: &Trade<'_>, width: usize) -> Vec<String> {
-    // The curves go much further; near what was measured they can be told apart.
-    let near = |value: f64| [value / AXES_BEYOND, value * AXES_BEYOND];
-    let packets = trade.drawn.iter().flat_map(|arm| near(arm.packets_per_hour));
-    let times = trade.drawn.iter().flat_map(|arm| near(arm.known_s[1]));
-    let columns = width.saturating_sub(LEFT + 3).clamp(30, COLUMNS);
-    let x = Axis::over(packets, columns);
-    let y = Axis::over(times, ROWS);
-    let (Some(x), Some(y)) = (x, y) else { return Vec::new() };
-    let mut cells = vec![vec![' '; columns]; ROWS];
-    for curve in &trade.curves {
-        for (packets, s) in curve.line().filter(|(packets, s)| x.holds(*packets) && y.holds(*s)) {
-            cells[ROWS - 1 - y.cell(s)][x.cell(packets)] = letter(curve.mechanism);
-        }
-    }
-    for arm in &trade.drawn {
-        let row = &mut cells[ROWS - 1 - y.cell(arm.known_s[1])];
-        let at = x.cell(arm.packets_per_hour);
-        // No arm hides another: beside it is still near enough.
-        let free = (at..columns).find(|at| !row[*at].is_ascii_uppercase()).unwrap_or(at);
-        row[free] = letter(arm.mechanism).to_ascii_uppercase();
-    }
-    let mut lines = vec![format!("  detected after (log); {}", key(&cells))];
-    lines.extend(cells.into_iter().enumerate().map(|(row, cells)| {
-        let tick = y.decades().find(|s| ROWS - 1 - y.cell(*s) == row);
-        let tick = tick.map_or_else(String::new, |s| number::tick(s * 1e6));
-        let cells: String = cells.into_iter().collect();
-        format!("{tick:>width$} │{cells}", width = LEFT - 2).trim_end().to_owned()
-    }));
-    lines.extend(bottom(&x));
-    lines
-}
-
-/// What the letters in the picture mean: capitals where an arm stands, else small.
-fn key(cells: &[Vec<char>]) -> String {
-    let drawn = |letter: &char| cells.iter().flatten().any(|cell| cell == letter);
-    let word = |mechanism: Mechanism| {
-        let small = letter(mechanism);
-        let shown = [small.to_ascii_uppercase(), small].into_iter().find(drawn)?;
-        Some(format!("{shown} {mechanism}"))
+/// A setting alone, without who checks.
+pub(super) fn setting(checking: &Checking) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let evidence = match checking.evidence.unwrap_or_default() {
+        Evidence::Acknowledged => "an acknowledgment",
+        Evidence::Answered => "an answer",
     };
-    let words: Vec<String> = Mechanism::ALL.into_iter().filter_map(word).collect();
-    format!("capitals: measured, {}", words.join(", "))
-}
-
-/// The axis of packets with its decades.
-fn bottom(x: &Axis) -> [String; 3] {
-    let mut rule: Vec<char> = vec!['─'; x.cells];
-    let mut ticks = vec![' '; x.cells + 8];
-    for packets in x.decades() {
-        let at = x.cell(packets);
-        rule[at] = '┴';
-        let text = number::trimmed_ratio(packets);
-        let from =
-            at.saturating_sub(text.chars().count() / 2).min(x.cells - text.len().min(x.cells));
-        for (place, letter) in ticks[from..].iter_mut().zip(text.chars()) {
-            *place = letter;
+    let judged = checking
+        .answer_within_s
+        .map(|s| format!("dead if {evidence} takes more than {}", seconds(s)));
+    match checking.mechanism {
+        Mechanism::None => parts.push("nothing is sent".to_owned()),
+        Mechanism::Tcp => {
+            parts
+                .extend(checking.idle_s.map(|s| format!("probes after {} of silence", seconds(s))));
+            let apart = checking.interval_s.map(|s| format!(", {} apart", seconds(s)));
+            // With a user timeout the kernel does not count its probes.
+            let many = checking.probes.filter(|_| checking.user_timeout_s.is_none());
+            parts.extend(many.map(|n| {
+                format!("dead after {}{}", plural(n.into(), "probe"), apart.unwrap_or_default())
+            }));
+        }
+        Mechanism::Heartbeat => {
+            let null = checking.null_bytes.map(|n| format!(" of {}", plural(n.into(), "byte")));
+            parts.extend(checking.idle_s.map(|s| {
+                format!("a heartbeat{} after {} of silence", null.unwrap_or_default(), seconds(s))
+            }));
+            parts.extend(judged);
+        }
+        Mechanism::Lazy => {
+            let most = checking.most.map(|n| format!(" from {} on", plural(n, "connection")));
+            let variant = checking.variant.as_ref().map(|words| format!(": {words}"));
+            parts.push(format!(
+                "tests idle connections{}{}",
+                most.unwrap_or_default(),
+                variant.unwrap_or_default()
+            ));
+            parts.extend(judged);
+        }
+        Mechanism::Write => {
+            parts.extend(checking.interval_s.map(|s| format!("a message every {}", seconds(s))));
+            parts.extend(
+                checking
+                    .retransmission_s
+                    .filter(|_| checking.user_timeout_s.is_none())
+                    .map(|s| format!("retransmission gives up after {}", seconds(s))),
+            );
         }
     }
-    let blanks = " ".repeat(LEFT - 1);
-    let rule: String = rule.into_iter().collect();
-    let ticks: String = ticks.into_iter().collect();
-    let name = "packets per hour and socket (log)";
-    [
-        format!("{blanks}└{rule}"),
-        format!("{blanks} {ticks}").trim_end().to_owned(),
-        format!("{name:>width$}", width = LEFT + x.cells),
-    ]
+    parts.extend(checking.user_timeout_s.map(|s| format!("TCP_USER_TIMEOUT {}", seconds(s))));
+    parts.join("; ")
+}
+
+/// Seconds in a sentence: `10 s`, `0.5 s`.
+pub(super) fn seconds(s: f64) -> String {
+    if s < 0.01 { format!("{} s", number::three(s)) } else { format!("{} s", number::trimmed(s)) }
+}
+
+/// The arms that something is said of; of many the first three.
+pub(super) fn who(names: &[&str]) -> String {
+    match names {
+        [one, another, third, rest @ ..] if !rest.is_empty() => {
+            format!("{one}; {another}; {third} and {} more", rest.len())
+        }
+        few => few.join("; "),
+    }
 }
 
 #[cfg(test)]
@@ -516,7 +470,6 @@ mod tests {
     use crate::reports::REPORTS;
     use tcptoll_core::record::{Deaths, Keepalive, Metric, Summary};
     use tcptoll_core::stats::HistogramSummary;
-    use tcptoll_core::tcp::checking::Checking;
     use tcptoll_core::tcp::wire::Traffic;
 
     fn arm(mechanism: Mechanism, idle_s: Option<f64>, measured: Option<f64>) -> Arm {

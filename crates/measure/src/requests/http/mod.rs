@@ -3,6 +3,7 @@
 //! A study with a URL in each arm could already measure several servers, so a command line with several becomes
 //! that study, here and not where trials are run. URLs of one server stay one arm and are requested in turn.
 
+mod closing;
 mod findings;
 mod forecast;
 mod observation;

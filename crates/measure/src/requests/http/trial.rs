@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use super::closing::{AfterLoad, Server, count_closed, take_closing};
 use super::forecast::Pace;
-use super::observation::{AfterLoad, Server, count_closed, take_closing};
 use super::requests::{Ends, LabServer, LabSettings};
 use super::settings::{HttpSettings, Tls};
 use crate::kit::hosts::{PortsNeeded, launch, read_sysctls};
