@@ -7,15 +7,15 @@ pub(crate) use crate::kit::plan::Experiment;
 pub(crate) const ALL: &[&dyn Experiment] = &[
     &crate::open::accept_queue::experiment::AcceptQueue,
     &crate::open::connect::experiment::Connect,
-    &crate::requests::http::experiment::Http,
-    &crate::idle::keepalive::experiment::Keepalive,
+    &crate::requests::http::Http,
+    &crate::idle::keepalive::Keepalive,
     &crate::carry::messages::experiment::Messages,
     &crate::pages::page::experiment::Page,
     &crate::carry::stream::experiment::Stream,
     &crate::open::syn_queue::experiment::SynQueue,
     &crate::open::time_wait::experiment::TimeWait,
     &crate::pages::visitors::experiment::VisitorsOfASite,
-    &crate::requests::worker_pool::experiment::WorkerPool,
+    &crate::requests::worker_pool::WorkerPool,
 ];
 
 /// The experiment of this name.

@@ -11,7 +11,7 @@ pub const REPORTS: Reports = Reports {
     own: &[
         ("accept-queue", &crate::open::pictures::OWN),
         ("connect", &crate::open::connect::pictures::OWN),
-        ("http", &crate::requests::http::pictures::OWN),
+        ("http", &crate::requests::http::sheet::OWN),
         ("keepalive", &crate::idle::keepalive::pictures::OWN),
         ("messages", &crate::carry::messages::pictures::OWN),
         ("page", &crate::pages::page::pictures::OWN),
@@ -19,6 +19,6 @@ pub const REPORTS: Reports = Reports {
         ("syn-queue", &crate::open::pictures::OWN),
         ("time-wait", &crate::open::time_wait::pictures::OWN),
         ("visitors", &crate::pages::visitors::pictures::OWN),
-        ("worker-pool", &crate::requests::worker_pool::pictures::OWN),
+        ("worker-pool", &crate::requests::worker_pool::sheet::OWN),
     ],
 };

@@ -1,11 +1,10 @@
 //! What to set so that dead peers are detected in time, with cost and proof, for each mechanism.
 
+use crate::kit::conclusion::few;
 use tcptoll_core::record::{Advice, Arm, Keepalive, Summary};
 use tcptoll_core::tcp::checking;
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism, Path, Setting, SettingPlace};
 use tcptoll_core::units::{human_count, human_rate, human_share, human_us};
-
-use crate::kit::conclusion::few;
 
 /// The cause that all of it answers.
 pub(super) const UNNOTICED: &str = "dead-peer-unnoticed";

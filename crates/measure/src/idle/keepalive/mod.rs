@@ -1,109 +1,111 @@
 //! What does it cost to know that idle connections are alive, and how soon is a death known?
 
 mod advice;
-mod causes;
-mod columns;
-mod conclusion;
-pub(crate) mod experiment;
+mod findings;
 mod observation;
 mod options;
 pub(crate) mod pictures;
 mod settings;
+mod sheet;
 mod stage;
+mod trade;
 mod trial;
 
-pub(crate) use advice::chosen;
-
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::kit::settings::check_congestion;
+use crate::kit::target::Target;
+use advice::chosen;
+use settings::KeepaliveSettings;
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, GOODPUT, LATENESS, RTT, SERVER_CPU, histogram, metric,
 };
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::record::{Advice, Resolved};
+use tcptoll_core::study::{PlannedArm, Settings};
+use tcptoll_lab::files::Shared;
+use trial::KeepaliveTrial;
 
 /// Bytes on the wire for checking each idle connection, per hour.
-pub(crate) const BYTES: MetricSpec = metric(
+const BYTES: MetricSpec = metric(
     "checking_bytes_per_hour_per_socket",
     "bytes/h",
     "bytes per hour and socket",
     Better::Lower,
 );
 /// Packets on the wire for checking each idle connection, per hour.
-pub(crate) const PACKETS: MetricSpec = metric(
+const PACKETS: MetricSpec = metric(
     "checking_packets_per_hour_per_socket",
     "1/h",
     "packets per hour and socket",
     Better::Lower,
 );
 /// Memory of the client's program for each connection.
-pub(crate) const CLIENT_MEMORY: MetricSpec =
+const CLIENT_MEMORY: MetricSpec =
     metric("client_bytes_per_socket", "bytes", "client bytes per socket", Better::Lower);
 /// CPU time of the client's processes for 1,000 idle connections, per second.
-pub(crate) const CLIENT_IDLE_CPU: MetricSpec = metric(
+const CLIENT_IDLE_CPU: MetricSpec = metric(
     "client_fleet_cpu_us_per_s_per_1000_sockets",
     "us/s",
     "client CPU per 1,000 sockets",
     Better::Lower,
 );
 /// Kernel memory of the client for each connection.
-pub(crate) const CLIENT_KERNEL_MEMORY: MetricSpec = metric(
+const CLIENT_KERNEL_MEMORY: MetricSpec = metric(
     "client_kernel_bytes_per_socket",
     "bytes",
     "client kernel bytes per socket",
     Better::Lower,
 );
 /// Dead connections that were detected.
-pub(crate) const DEATHS_KNOWN: MetricSpec =
+const DEATHS_KNOWN: MetricSpec =
     metric("deaths_known", "connections", "dead connections detected", Better::Higher);
 /// Dead connections that were not detected.
-pub(crate) const DEATHS_UNNOTICED: MetricSpec =
+const DEATHS_UNNOTICED: MetricSpec =
     metric("deaths_unnoticed", "connections", "dead connections not detected", Better::Lower);
-/// Heartbeats per second.
-pub(crate) const HEARTBEATS: MetricSpec =
+const HEARTBEATS: MetricSpec =
     metric("heartbeats_per_s", "1/s", "heartbeats per second", Better::Neither);
 /// Keep-alive probes on the wire.
-pub(crate) const PROBES: MetricSpec =
+const PROBES: MetricSpec =
     metric("keepalive_probes", "probes", "keepalive probes", Better::Neither);
 /// CPU time of the emulated link for 1,000 idle connections, per second.
-pub(crate) const LINK_CPU: MetricSpec = metric(
+const LINK_CPU: MetricSpec = metric(
     "link_cpu_us_per_s_per_1000_sockets",
     "us/s",
     "link CPU per 1,000 sockets",
     Better::Neither,
 );
 /// CPU time of the whole machine for 1,000 idle connections, per second.
-pub(crate) const MACHINE_CPU: MetricSpec = metric(
+const MACHINE_CPU: MetricSpec = metric(
     "machine_cpu_us_per_s_per_1000_sockets",
     "us/s",
     "machine CPU per 1,000 sockets",
     Better::Lower,
 );
 /// Messages of the connection that writes, per second.
-pub(crate) const RATE: MetricSpec =
-    metric("messages_per_s", "1/s", "messages per second", Better::Higher);
-/// Keep-alive probes per second.
-pub(crate) const PROBES_RATE: MetricSpec =
-    metric("probes_per_s", "1/s", "probes per second", Better::Neither);
+const RATE: MetricSpec = metric("messages_per_s", "1/s", "messages per second", Better::Higher);
+const PROBES_RATE: MetricSpec = metric("probes_per_s", "1/s", "probes per second", Better::Neither);
 /// Memory of the server's program for each connection.
-pub(crate) const SERVER_MEMORY: MetricSpec =
+const SERVER_MEMORY: MetricSpec =
     metric("server_bytes_per_socket", "bytes", "server bytes per socket", Better::Lower);
 /// CPU time of the server's processes for 1,000 idle connections, per second.
-pub(crate) const SERVER_IDLE_CPU: MetricSpec = metric(
+const SERVER_IDLE_CPU: MetricSpec = metric(
     "server_fleet_cpu_us_per_s_per_1000_sockets",
     "us/s",
     "server CPU per 1,000 sockets",
     Better::Lower,
 );
 /// Kernel memory of the server for each connection.
-pub(crate) const SERVER_KERNEL_MEMORY: MetricSpec = metric(
+const SERVER_KERNEL_MEMORY: MetricSpec = metric(
     "server_kernel_bytes_per_socket",
     "bytes",
     "server kernel bytes per socket",
     Better::Lower,
 );
 /// Wait of an arriving connection for room.
-pub(crate) const ARRIVAL: HistogramSpec =
+const ARRIVAL: HistogramSpec =
     histogram("arrival_us", "wait of a new connection for its place", Better::Lower);
 /// From the fault to its detection.
-pub(crate) const DETECTION: HistogramSpec =
+const DETECTION: HistogramSpec =
     histogram("detection_us", "time from the fault to its detection", Better::Lower);
 
 /// Examples and explanations in the help.
@@ -140,7 +142,6 @@ Mechanisms (--mechanism):
               be tested with a heartbeat
   write       the program writes every --interval until the kernel gives up and reports an error";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "keepalive",
     question: "What does it cost to detect dead peers of idle connections, and how soon is it done?",
@@ -176,7 +177,61 @@ pub(crate) const SPEC: Spec = Spec {
     answers: &[DETECTION.name, ARRIVAL.name],
     margin: 0.02,
     operation: Noun { one: "message", many: "messages", short: "msg" },
-    tables: columns::TABLES,
-    causes: causes::ALL,
-    conclude: conclusion::conclude,
+    tables: sheet::TABLES,
+    causes: findings::ALL,
+    conclude: findings::conclude,
 };
+
+pub(crate) struct Keepalive;
+
+impl Experiment for Keepalive {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(KeepaliveSettings::from(settings)?))
+    }
+}
+
+impl Plan for KeepaliveSettings {
+    fn target(&self) -> Option<&Target> {
+        self.to.as_ref()
+    }
+
+    fn resolved(&mut self, resolved: &[Resolved]) {
+        if let Some(to) = &mut self.to {
+            to.take(resolved);
+        }
+    }
+
+    fn prepare(&mut self, _files: &mut Shared) -> Result<(), TrialError> {
+        check_congestion(self.congestion.as_deref())
+    }
+
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn computed(&self) -> Option<Advice> {
+        let within_s = self.detect_within?.as_secs_f64();
+        chosen(&self.checking, within_s, self.assumed, self.idle_sockets())
+    }
+
+    fn public_load(&self) -> Option<PublicLoad> {
+        let to = self.to.as_ref().filter(|to| to.is_public())?;
+        Some(PublicLoad {
+            target: to.typed.clone(),
+            size: self.sockets as f64,
+            load: format!("{} connections will be held open to it", self.sockets),
+            options: "--sockets sets another number",
+        })
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        KeepaliveTrial::outcome(arm, self, context)
+    }
+}
+
+#[cfg(test)]
+mod tests;

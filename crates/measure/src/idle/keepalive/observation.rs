@@ -9,25 +9,23 @@
 //! allowance of 5 ms for a wake-up was too small where all cores were busy: a missing answer was detected
 //! 15 ms late, and nothing was wrong. A fault begins when it is in effect: a stopped process is waited for.
 
-use crate::idle::keepalive::{
+use super::settings::{Fault, Side};
+use super::stage::Ports;
+use super::trial::{FaultResult, KeepaliveTrial, StageObservation};
+use super::{
     ARRIVAL, BYTES, CLIENT_IDLE_CPU, CLIENT_KERNEL_MEMORY, CLIENT_MEMORY, DEATHS_KNOWN,
     DEATHS_UNNOTICED, DETECTION, HEARTBEATS, LINK_CPU, MACHINE_CPU, PACKETS, PROBES, PROBES_RATE,
     RATE, SERVER_IDLE_CPU, SERVER_KERNEL_MEMORY, SERVER_MEMORY,
 };
+use crate::kit::notes::path_sample;
 use tcptoll_core::experiment::figures::GOODPUT;
 use tcptoll_core::link::ETHERNET_OVERHEAD;
 use tcptoll_core::record::{Deaths, HostSummary, Keepalive};
 use tcptoll_core::stats::Histogram;
 use tcptoll_core::tcp::checking::{Mechanism, expected_false_alarms};
-use tcptoll_core::tcp::wire::Traffic;
-use tcptoll_core::tcp::wire::{QuietCounts, Wire};
+use tcptoll_core::tcp::wire::{QuietCounts, Traffic, Wire};
 use tcptoll_core::verdict::validity;
 use tcptoll_lab::messages::{Counted, IdleReport};
-
-use super::settings::{Fault, Side};
-use super::stage::Ports;
-use super::trial::{FaultResult, KeepaliveTrial, StageObservation};
-use crate::kit::notes::path_sample;
 
 /// From so many connections on the CPU of the machine is told for each thousand.
 const MANY: u64 = 10_000;

@@ -1,7 +1,6 @@
 //! Options of `keepalive`, and which of its arms are compared.
 
 use serde_json::Value;
-
 use tcptoll_core::experiment::option::{Only, Opt};
 use tcptoll_core::experiment::options::{
     CLIENT_ADDRESS, CLIENT_HOST, CLIENT_SYSCTL, CONGESTION, DEAD_AFTER, IPV6, PACKET_RELAY, PLACE,
@@ -13,9 +12,7 @@ use tcptoll_core::study::Study;
 const CONNECTIONS: &str = "Connections";
 /// Heading of how idle connections are checked.
 const CHECKING: &str = "Detection";
-/// Heading of lazy reaping.
 const LAZY: &str = "Idle-connection reaping (--mechanism lazy)";
-/// Heading of faults.
 const DEATHS: &str = "Faults";
 
 /// The option whose value decides which others apply.

@@ -8,6 +8,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use super::settings::{KeepaliveSettings, Side};
+use crate::kit::plan::TrialError;
 use tcptoll_core::tcp::checking::Checking;
 use tcptoll_core::tcp::counters::CpuTimes;
 use tcptoll_lab::lab::{Handle, Hosts, Interrupt, LabError};
@@ -15,9 +17,6 @@ use tcptoll_lab::messages::{
     Began, Check, Counted, FaultPorts, IdleReport, IdleSpec, Look, LookAway, Made, Make, Order,
     Peek, ReadCpu, ReadSocketMemory, Rest, ToGroup,
 };
-
-use super::settings::{KeepaliveSettings, Side};
-use crate::kit::plan::TrialError;
 
 /// Names of fleets.
 const KEPT: &str = "kept";
@@ -39,13 +38,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A host of the stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Connects.
     Client,
-    /// Accepts.
     Server,
 }
 
-/// Where connections go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
     /// Those that nothing happens to.
@@ -86,12 +82,10 @@ impl Machine {
     }
 }
 
-/// Hosts with their fleets.
 pub(super) struct Stage<'a> {
     pub(super) settings: &'a KeepaliveSettings,
     pub(super) hosts: &'a mut Hosts,
     pub(super) interrupt: &'a Interrupt,
-    /// Source addresses.
     pub(super) sources: Vec<IpAddr>,
 }
 

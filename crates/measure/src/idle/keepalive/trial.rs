@@ -6,14 +6,6 @@
 
 use std::time::Duration;
 
-use tcptoll_core::study::PlannedArm;
-use tcptoll_core::tcp::checking::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, rto_s};
-use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::{Hosts, Interrupt, LabError};
-use tcptoll_lab::messages::{
-    Check, Counted, Faulted, Freeze, IdleReport, Lazy, Leave, Rest, Watch,
-};
-
 use super::settings::{Fault, KeepaliveSettings, Side};
 use super::stage::{End, Moment, Ports, Stage};
 use crate::kit::hosts::{PortsNeeded, read_sysctls};
@@ -21,6 +13,13 @@ use crate::kit::notes::{Notes, Span};
 use crate::kit::plan::{Context, Outcome, TrialError};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, Site, Trial};
+use tcptoll_core::study::PlannedArm;
+use tcptoll_core::tcp::checking::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, rto_s};
+use tcptoll_core::verdict::warning::Warning;
+use tcptoll_lab::lab::{Hosts, Interrupt, LabError};
+use tcptoll_lab::messages::{
+    Check, Counted, Faulted, Freeze, IdleReport, Lazy, Leave, Rest, Watch,
+};
 
 /// A link that is late by less changes nothing here. No figure is a latency of µs, and the kernel's
 /// timer wheel sends probes in bursts: of 50,000 sockets that are idle for 5 s some 5,000 probe
@@ -30,7 +29,6 @@ const LATENESS_US: f64 = 500_000.0;
 /// After a fault the fleets are looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// One arm, being run.
 pub(super) struct KeepaliveTrial<'a> {
     pub(super) settings: &'a KeepaliveSettings,
     /// How connections are checked, with what the host's sysctls say.
@@ -43,10 +41,8 @@ pub(super) struct KeepaliveTrial<'a> {
 /// What the stage showed, from the opening of the connections to the end.
 pub(super) struct StageObservation {
     pub(super) memory: Memory,
-    /// The measured window.
     pub(super) begins: Moment,
     pub(super) ends: Moment,
-    /// What the fault did.
     pub(super) faulted: Option<FaultResult>,
     pub(super) processes: [u64; 2],
 }
@@ -57,7 +53,6 @@ pub(super) struct Memory {
     pub(super) server: Option<f64>,
 }
 
-/// What a fault did.
 pub(super) struct FaultResult {
     pub(super) fault: Fault,
     /// What the checking fleet had seen before it, and at the end.

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use tcptoll_core::http::reuse::Reuse;
-use tcptoll_core::study::share;
-use tcptoll_core::study::share::Share;
-use tcptoll_core::units::{human_rate_per_s, human_us, plural};
-use tcptoll_lab::messages::{Io, ServerKind};
-
-use super::endpoints::LabServer;
+use super::requests::LabServer;
 use super::settings::{HttpSettings, PUBLIC_REQUESTS, Tls};
 use crate::kit::hosts::{OVERHEAD_S, PORT_S};
 use crate::kit::plan::SplitPlan;
 use crate::kit::settings::WarmUp;
 use crate::kit::target::{PUBLIC_RATE_PER_S, Target};
+use tcptoll_core::http::reuse::Reuse;
+use tcptoll_core::study::share;
+use tcptoll_core::study::share::Share;
+use tcptoll_core::units::{human_rate_per_s, human_us, plural};
+use tcptoll_lab::messages::{Io, ServerKind};
 
 /// Warm-up and measured time of a trial, unless told otherwise.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -253,10 +252,9 @@ impl HttpSettings {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use serde_json::Value;
     use tcptoll_core::study::Settings;
-
-    use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> HttpSettings {
         let settings =

@@ -1,20 +1,22 @@
 //! What does it cost to reuse a connection, or not, and who pays?
+//!
+//! A study with a URL in each arm could already measure several servers, so a command line with several becomes
+//! that study, here and not where trials are run. URLs of one server stay one arm and are requested in turn.
 
-mod causes;
 mod closing;
-mod columns;
-mod conclusion;
-mod endpoints;
-pub(crate) mod experiment;
+mod findings;
 mod forecast;
 mod observation;
-mod options;
-pub(crate) mod pictures;
 mod requests;
-mod servers;
 mod settings;
+pub(crate) mod sheet;
 mod trial;
 
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, SplitPlan, TrialError};
+use crate::kit::target::{PUBLIC_RATE_PER_S, Target};
+use requests::Ends;
+use serde_json::Value;
+use settings::HttpSettings;
 use tcptoll_core::experiment::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CLIENT_FIN_WAIT_2, CLIENT_SEGMENTS, CLIENT_TIME_WAIT, CONNECT,
     CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN, GOODPUT, LATENCY, LATENCY_MEAN,
@@ -22,39 +24,42 @@ use tcptoll_core::experiment::figures::{
     SERVER_TIME_WAIT, histogram, metric,
 };
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::http::url::Url;
+use tcptoll_core::record::Resolved;
+use tcptoll_core::study::{Compare, NamedArm, PlannedArm, Settings, Study, level_text};
+use tcptoll_lab::files::Shared;
+use trial::HttpTrial;
 
 /// Open loop: requests that completed, per second.
-pub(crate) const ACHIEVED: MetricSpec =
+const ACHIEVED: MetricSpec =
     metric("achieved_per_s", "1/s", "achieved requests per second", Better::Higher);
 /// Memory of the client's program for each open connection.
-pub(crate) const CLIENT_MEMORY: MetricSpec =
+const CLIENT_MEMORY: MetricSpec =
     metric("client_bytes_per_connection", "bytes", "client bytes per connection", Better::Lower);
 /// Mean number of concurrent requests.
-pub(crate) const IN_FLIGHT: MetricSpec =
+const IN_FLIGHT: MetricSpec =
     metric("in_flight_mean", "requests", "mean number in flight", Better::Neither);
 /// Open loop: requests that were due, per second.
-pub(crate) const INTENDED: MetricSpec =
+const INTENDED: MetricSpec =
     metric("intended_per_s", "1/s", "intended requests per second", Better::Neither);
 /// Kernel memory of the sockets of an open connection.
-pub(crate) const KERNEL_MEMORY: MetricSpec =
+const KERNEL_MEMORY: MetricSpec =
     metric("kernel_bytes_per_connection", "bytes", "kernel bytes per connection", Better::Lower);
 /// Requests that a connection carried, as counted.
-pub(crate) const PER_CONNECTION: MetricSpec =
+const PER_CONNECTION: MetricSpec =
     metric("requests_per_connection", "requests", "requests per connection", Better::Neither);
 /// Requests that succeeded per second within the window.
-pub(crate) const RATE: MetricSpec =
-    metric("requests_per_s", "1/s", "requests per second", Better::Higher);
+const RATE: MetricSpec = metric("requests_per_s", "1/s", "requests per second", Better::Higher);
 /// Share of the TLS handshakes that resumed a session.
-pub(crate) const TLS_RESUMED: MetricSpec =
+const TLS_RESUMED: MetricSpec =
     metric("tls_resumed_share", "share", "share of resumed TLS handshakes", Better::Neither);
 /// Open loop: requests due and unanswered when the window ended.
-pub(crate) const UNSERVED: MetricSpec =
+const UNSERVED: MetricSpec =
     metric("unserved_at_end", "requests", "requests unanswered at the end", Better::Lower);
 /// From a response to the server's close of the idle connection.
-pub(crate) const IDLE_CLOSE: HistogramSpec =
+const IDLE_CLOSE: HistogramSpec =
     histogram("idle_close_us", "idle time until the server closed", Better::Neither);
-/// Time of TLS handshakes.
-pub(crate) const TLS: HistogramSpec = histogram("tls_us", "TLS handshake", Better::Lower);
+const TLS: HistogramSpec = histogram("tls_us", "TLS handshake", Better::Lower);
 
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\
@@ -89,15 +94,14 @@ Ways of using connections (--reuse):
   http1.0-keep-alive  HTTP/1.0 with `Connection: keep-alive`
   idle=TIME           like keep-alive, with a pause of TIME before the next request";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "http",
     question: "What does it cost to reuse a connection, or not, and which side pays?",
     about: "Measure what HTTP requests cost with and without connection reuse, and who closes",
     examples: EXAMPLES,
-    options: options::OPTIONS,
+    options: settings::OPTIONS,
     target: Some("url"),
-    complete: servers::complete,
+    complete,
     compares: |_| true,
     metrics: &[
         &ACCEPT_QUEUE_PEAK,
@@ -130,7 +134,127 @@ pub(crate) const SPEC: Spec = Spec {
     answers: &[LATENCY.name, CONNECT.name, FIRST_BYTE.name],
     margin: 0.02,
     operation: Noun::REQUEST,
-    tables: columns::TABLES,
-    causes: causes::ALL,
-    conclude: conclusion::conclude,
+    tables: sheet::TABLES,
+    causes: findings::ALL,
+    conclude: findings::conclude,
 };
+
+pub(crate) struct Http;
+
+impl Experiment for Http {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(HttpSettings::from(settings)?))
+    }
+}
+
+impl Plan for HttpSettings {
+    fn target(&self) -> Option<&Target> {
+        Self::target(self)
+    }
+
+    fn resolved(&mut self, resolved: &[Resolved]) {
+        if let Ends::Target(_, target) = &mut self.ends {
+            target.take(resolved);
+        }
+    }
+
+    fn prepare(&mut self, files: &mut Shared) -> Result<(), TrialError> {
+        self.read_files(files)
+    }
+
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn load(&self) -> Option<String> {
+        Some(self.load_in_words())
+    }
+
+    fn split(&self) -> Option<SplitPlan> {
+        Self::split(self)
+    }
+
+    fn public_load(&self) -> Option<PublicLoad> {
+        let target = Self::target(self).filter(|target| target.is_public())?;
+        let rate = self.load.rate.unwrap_or(PUBLIC_RATE_PER_S);
+        Some(PublicLoad {
+            target: target.typed.clone(),
+            size: rate,
+            load: format!("up to {rate} requests per second will be sent to it"),
+            options: "--rate and --requests set other figures",
+        })
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        HttpTrial::outcome(arm, self, context)
+    }
+}
+
+/// URLs of several servers become an arm of each, named after its server; several of one server stay
+/// together and are asked for in turn.
+pub(super) fn complete(study: &mut Study) {
+    let Some(typed) = study.settings.get("url").map(level_text) else { return };
+    let texts: Vec<String> = typed.split_whitespace().flat_map(separated).collect();
+    study.settings.insert("url".to_owned(), Value::from(texts.join(" ")));
+    let mut servers: Vec<(Url, Vec<String>)> = Vec::new();
+    for text in texts {
+        // What is no URL is refused where settings are checked.
+        let Ok(url) = Url::typed(&text) else { return };
+        let same = |known: &&mut (Url, Vec<String>)| {
+            (known.0.tls, &known.0.host, known.0.port) == (url.tls, &url.host, url.port)
+        };
+        match servers.iter_mut().find(same) {
+            Some((_, texts)) => texts.push(text),
+            None => servers.push((url, vec![text])),
+        }
+    }
+    if servers.len() < 2 {
+        return;
+    }
+    study.settings.remove("url");
+    let one_scheme = servers.iter().all(|(url, _)| url.tls == servers[0].0.tls);
+    let name = |url: &Url| match (one_scheme, url.tls) {
+        (true, _) => url.authority(),
+        (false, true) => format!("https://{}", url.authority()),
+        (false, false) => format!("http://{}", url.authority()),
+    };
+    study.named_arms = servers
+        .iter()
+        .map(|(url, texts)| NamedArm {
+            name: name(url),
+            settings: [("url".to_owned(), Value::from(texts.join(" ")))].into(),
+            ..NamedArm::default()
+        })
+        .collect();
+    let first = Value::from(study.named_arms[0].name.as_str());
+    study.compare = vec![Compare { against: Some(first), ..Compare::default() }];
+}
+
+/// `http://a/,http://b/` are two URLs; a comma after the path of a URL belongs to it, unless a scheme
+/// follows.
+fn separated(word: &str) -> Vec<String> {
+    let begins = |text: &str| {
+        let lower = text.to_ascii_lowercase();
+        lower.starts_with("http://") || lower.starts_with("https://")
+    };
+    let has_path =
+        |url: &str| url.split_once("://").map_or(url, |(_, rest)| rest).contains(['/', '?']);
+    let mut urls: Vec<String> = Vec::new();
+    for piece in word.split(',') {
+        match urls.last_mut() {
+            Some(url) if has_path(url) && !begins(piece) => {
+                url.push(',');
+                url.push_str(piece);
+            }
+            _ => urls.push(piece.to_owned()),
+        }
+    }
+    urls
+}
+
+#[cfg(test)]
+mod tests;

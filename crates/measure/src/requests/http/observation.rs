@@ -9,7 +9,7 @@
 //! that is half idle. `in_flight_mean` has the figure. With a client that has no CPU left it excludes the
 //! trial.
 
-use crate::requests::http::{
+use super::{
     ACHIEVED, CLIENT_MEMORY, IN_FLIGHT, INTENDED, KERNEL_MEMORY, PER_CONNECTION, RATE, SPEC,
     TLS_RESUMED, UNSERVED,
 };

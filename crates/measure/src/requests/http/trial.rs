@@ -3,20 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use tcptoll_core::stats::Histogram;
-use tcptoll_core::study::PlannedArm;
-use tcptoll_core::tcp::ports::{ClientCloses, PortForecast, PortSettings, forecast};
-use tcptoll_core::units::human_count;
-use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::{Handle, Hosts};
-use tcptoll_lab::messages::{
-    ClosedSockets, Done, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad,
-    Upload, Watch,
-};
-
 use super::closing::{AfterLoad, Server, count_closed, take_closing};
-use super::endpoints::{Ends, LabServer, LabSettings};
 use super::forecast::Pace;
+use super::requests::{Ends, LabServer, LabSettings};
 use super::settings::{HttpSettings, Tls};
 use crate::kit::hosts::{PortsNeeded, launch, read_sysctls};
 use crate::kit::no_answer::{NO_ANSWER, Unreached};
@@ -27,6 +16,16 @@ use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::roots::RootsFile;
 use crate::kit::settings::{WarmUp, wrong};
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::study::PlannedArm;
+use tcptoll_core::tcp::ports::{ClientCloses, PortForecast, PortSettings, forecast};
+use tcptoll_core::units::human_count;
+use tcptoll_core::verdict::warning::Warning;
+use tcptoll_lab::lab::{Handle, Hosts};
+use tcptoll_lab::messages::{
+    ClosedSockets, Done, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad,
+    Upload, Watch,
+};
 
 /// Ports of the lab's server: above those that only a privileged program may listen on.
 const PORT: u16 = 8080;
@@ -43,7 +42,6 @@ const CLOSED_LIMIT: Duration = Duration::from_millis(500);
 /// a tap's stamps, and the emulated link stamps its packets itself.
 const STAMPED: bool = true;
 
-/// One arm, being run.
 pub(super) struct HttpTrial<'a> {
     pub(super) settings: &'a HttpSettings,
     pub(super) pace: Pace,
@@ -58,7 +56,6 @@ pub(super) struct HttpTrial<'a> {
     closed: [ClosedSockets; 2],
 }
 
-/// What a load reported.
 pub(super) struct Driven {
     pub(super) report: HttpReport,
     /// Distributions by name, without unit.
@@ -223,7 +220,6 @@ impl Trial for HttpTrial<'_> {
 }
 
 impl HttpTrial<'_> {
-    /// Starts the server.
     fn serve(
         &mut self,
         hosts: &mut Hosts,

@@ -1,64 +1,66 @@
 //! What happens to all requests when a backend stops accepting and blocking workers wait for it?
+//!
+//! The load and the front service stand on the client host, the backend on the server host: the front service
+//! is the TCP client whose connections are measured. It calls the backend across the link, as in the article
+//! of 2021, and each listener's counters are its host's. Read `trial`, then `observation`.
 
-mod advice;
-mod causes;
-mod columns;
-mod conclusion;
 mod effects;
-pub(crate) mod experiment;
+mod findings;
 mod observation;
-mod options;
-pub(crate) mod pictures;
-mod recovery;
 mod settings;
+pub(crate) mod sheet;
 mod trial;
 
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use settings::PoolSettings;
 use tcptoll_core::experiment::figures::{RTT, histogram, metric};
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::study::{PlannedArm, Settings};
+use tcptoll_lab::servers;
+use trial::PoolTrial;
 
 /// Share of the requests that need the backend and failed.
-pub(crate) const BACKEND_FAILED: MetricSpec =
+const BACKEND_FAILED: MetricSpec =
     metric("backend_failed_share", "share", "failed share with the backend", Better::Lower);
 /// Mean latency of requests that need the backend, from when each was due.
-pub(crate) const BACKEND_LATENCY_MEAN: MetricSpec =
+const BACKEND_LATENCY_MEAN: MetricSpec =
     metric("backend_latency_us_mean", "us", "mean latency with the backend", Better::Lower);
 /// Successes per second of requests that need the backend.
-pub(crate) const BACKEND_RATE: MetricSpec =
+const BACKEND_RATE: MetricSpec =
     metric("backend_requests_per_s", "1/s", "requests per second with the backend", Better::Higher);
 /// Share of the requests that need no backend and failed.
-pub(crate) const LOCAL_FAILED: MetricSpec =
+const LOCAL_FAILED: MetricSpec =
     metric("local_failed_share", "share", "failed share without the backend", Better::Lower);
 /// Mean latency of requests that need no backend, from when each was due.
-pub(crate) const LOCAL_LATENCY_MEAN: MetricSpec =
+const LOCAL_LATENCY_MEAN: MetricSpec =
     metric("local_latency_us_mean", "us", "mean latency without the backend", Better::Lower);
 /// Successes per second of requests that need no backend.
-pub(crate) const LOCAL_RATE: MetricSpec = metric(
+const LOCAL_RATE: MetricSpec = metric(
     "local_requests_per_s",
     "1/s",
     "requests per second without the backend",
     Better::Higher,
 );
 /// From the end of the stall until requests that need no backend were as fast as before it.
-pub(crate) const RECOVERY: MetricSpec =
-    metric("recovery_s", "s", "recovery after the stall", Better::Lower);
+const RECOVERY: MetricSpec = metric("recovery_s", "s", "recovery after the stall", Better::Lower);
 /// The largest number of busy workers.
-pub(crate) const WORKERS_BUSY_PEAK: MetricSpec =
+const WORKERS_BUSY_PEAK: MetricSpec =
     metric("workers_busy_peak", "workers", "busy workers at the peak", Better::Lower);
 /// Busy workers, mean over the steady part of the stall.
-pub(crate) const WORKERS_STUCK: MetricSpec =
+const WORKERS_STUCK: MetricSpec =
     metric("workers_stuck", "workers", "busy workers during the stall", Better::Lower);
 
 /// Latency of requests that need the backend, from when each was due.
-pub(crate) const BACKEND_LATENCY: HistogramSpec =
+const BACKEND_LATENCY: HistogramSpec =
     histogram("backend_latency_us", "latency with the backend", Better::Lower);
 /// Latency of requests that need no backend, from when each was due.
-pub(crate) const LOCAL_LATENCY: HistogramSpec =
+const LOCAL_LATENCY: HistogramSpec =
     histogram("local_latency_us", "latency without the backend", Better::Lower);
 
 /// The group of requests that need the backend.
-pub(crate) const BACKEND: &str = "backend";
+const BACKEND: &str = "backend";
 /// The group of requests that need no backend.
-pub(crate) const LOCAL: &str = "local";
+const LOCAL: &str = "local";
 
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\
@@ -77,16 +79,15 @@ Examples:
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first. Without an option of the groups Stall, Front and Backend, four arms run once each.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "worker-pool",
     question: "What happens to all requests when a backend stops accepting connections and \
                blocking workers wait for it?",
     about: "Measure how a stalled backend blocks a pool of workers, and what prevents it",
     examples: EXAMPLES,
-    options: options::OPTIONS,
+    options: settings::OPTIONS,
     target: None,
-    complete: options::complete,
+    complete: settings::complete,
     compares: tcptoll_core::experiment::options::unless_each_runs_once,
     metrics: &[
         &BACKEND_FAILED,
@@ -105,10 +106,39 @@ pub(crate) const SPEC: Spec = Spec {
     // A stall changes latency by factors; differences below a tenth decide nothing.
     margin: 0.1,
     operation: Noun::REQUEST,
-    tables: columns::TABLES,
-    causes: causes::ALL,
-    conclude: conclusion::conclude,
+    tables: sheet::TABLES,
+    causes: findings::ALL,
+    conclude: findings::conclude,
 };
+
+pub(crate) struct WorkerPool;
+
+impl Experiment for WorkerPool {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(PoolSettings::from(settings)?))
+    }
+}
+
+impl Plan for PoolSettings {
+    fn installed(&self) -> Result<(), TrialError> {
+        if self.lab.remote.is_some() {
+            return Ok(());
+        }
+        servers::pool_installed(self.front.kind, self.backend.kind).map_err(TrialError::Setting)
+    }
+
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        PoolTrial::outcome(arm, self, context)
+    }
+}
 
 #[cfg(test)]
 mod tests;

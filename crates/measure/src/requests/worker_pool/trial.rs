@@ -4,6 +4,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::settings::{PoolSettings, StallSettings};
+use crate::kit::hosts::{DEFAULT_PORTS, PortsNeeded, workers_seen};
+use crate::kit::notes::Notes;
+use crate::kit::opening::recorded_queues;
+use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::procedure;
+use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
+use crate::kit::settings::LabSpec;
 use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::http::status::Expected;
 use tcptoll_core::record::ListenerQueue;
@@ -16,15 +24,6 @@ use tcptoll_lab::messages::{
     HttpReport, HttpRequests, Io, Rows, Stall, Stalled, UPLOAD_MAX, Upload, Watch, WatchQueues,
     WatchWorkers, WorkersSeen,
 };
-
-use super::settings::{PoolSettings, StallSettings};
-use crate::kit::hosts::{DEFAULT_PORTS, PortsNeeded, workers_seen};
-use crate::kit::notes::Notes;
-use crate::kit::opening::recorded_queues;
-use crate::kit::plan::{Context, Outcome, TrialError};
-use crate::kit::procedure;
-use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
-use crate::kit::settings::LabSpec;
 
 /// Port of the front service: below every range of local ports, above those that only a privileged
 /// program may listen on.
@@ -50,7 +49,6 @@ const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
 /// A range that leaves the ports below 5000 to servers.
 const WIDE_RANGE: &str = "5000 65000";
 
-/// One arm, being run.
 pub(super) struct PoolTrial<'a> {
     pub(super) settings: &'a PoolSettings,
     pub(super) notes: Notes,
@@ -114,7 +112,6 @@ impl<'a> PoolTrial<'a> {
         lab
     }
 
-    /// Both services.
     pub(super) fn services(&self) -> Result<&(BackendServing, FrontServing), TrialError> {
         let none = || LabError::Refused("there is no service to send requests to".to_owned());
         Ok(self.services.as_ref().ok_or_else(none)?)

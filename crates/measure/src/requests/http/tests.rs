@@ -1,8 +1,15 @@
-use tcptoll_core::record::{Closing, Comparison, Excluded, Lasting, Metric, Verdict, WarningEntry};
-use tcptoll_core::stats::HistogramSummary;
-use tcptoll_core::verdict::warning::Warning;
+//! What `http` concludes.
 
-use super::*;
+use super::complete;
+use super::findings::{ALL, closers, conclude, keepalive_inert, unexpected};
+use crate::kit::causes;
+use serde_json::Value;
+use tcptoll_core::record::{
+    Arm, Closing, Comparison, Excluded, Lasting, Metric, Summary, Verdict, WarningEntry,
+};
+use tcptoll_core::stats::HistogramSummary;
+use tcptoll_core::study::{Study, level_text};
+use tcptoll_core::verdict::warning::Warning;
 
 fn summary(arms: Vec<Arm>) -> Summary {
     Summary { experiment: "http".into(), arms, valid: true, ..Summary::default() }
@@ -180,4 +187,167 @@ fn lost_ports_are_cured_by_an_arm_of_the_same_run() {
     let proof = told.advice[0].proof.as_deref().unwrap();
     assert!(proof.contains("all 1,000 operations succeeded over 1,000 connections"), "{proof}");
     assert_eq!(told.next[0].command, "tcptoll explain local-ports-scarce");
+}
+
+fn answered(ok: u64, failed: u64, statuses: &[(&str, u64)]) -> Arm {
+    Arm {
+        name: "a".into(),
+        attempts: ok + failed,
+        ok,
+        errors: [("status".to_owned(), failed)].into(),
+        statuses: statuses.iter().map(|(s, n)| ((*s).to_owned(), *n)).collect(),
+        ..Arm::default()
+    }
+}
+
+#[test]
+fn a_status_that_made_all_or_most_answers_failures_is_named_with_its_option() {
+    let all = answered(0, 67_500, &[("404", 67_500)]);
+    assert_eq!(
+        unexpected(&[&all]).as_deref(),
+        Some(
+            "All 67,500 responses had status 404; `--expect-status 404` counts them as \
+             successes."
+        )
+    );
+    let most = answered(100, 900, &[("200", 100), ("404", 2), ("503", 898)]);
+    let text = unexpected(&[&answered(5, 0, &[("200", 5)]), &most]).unwrap();
+    assert!(text.starts_with("In arm a, 898 of 1,000 responses had status 503; "), "{text}");
+}
+
+#[test]
+fn successes_and_failures_of_another_kind_are_not_named() {
+    assert_eq!(unexpected(&[&answered(900, 100, &[("200", 900), ("404", 100)])]), None);
+    assert_eq!(unexpected(&[&answered(0, 0, &[])]), None);
+    let odd = answered(400, 600, &[("200", 400), ("404", 300), ("500", 300)]);
+    assert_eq!(unexpected(&[&odd]), None, "none came more often than the successes");
+}
+
+fn reusing(reuse: &str, each: f64, made: u64, closing: Closing) -> Arm {
+    let metric = Metric { value: each, unit: "requests".into(), ci95: None, median: None, n: made };
+    Arm {
+        name: "a".into(),
+        reuse: Some(reuse.into()),
+        metrics: [("requests_per_connection".to_owned(), metric)].into(),
+        ok: (each * made as f64) as u64,
+        connections_ok: Some(made),
+        closing: Some(closing),
+        ..Arm::default()
+    }
+}
+
+#[test]
+fn a_close_that_breaks_a_response_is_no_maximum_of_the_server() {
+    let policy = reusing("keep-alive", 5.0, 100, by_server(100));
+    assert!(keepalive_inert(&policy).unwrap().text.contains("5 requests"));
+    let broken = Arm { errors: [("truncated".to_owned(), 100)].into(), ..policy };
+    assert_eq!(keepalive_inert(&broken), None);
+}
+
+fn by_server(count: u64) -> Closing {
+    Closing { by_server: count, ..Closing::default() }
+}
+
+fn texts(arm: &Arm) -> Vec<(String, String)> {
+    causes::supported(arm, ALL).into_iter().map(|cause| (cause.id, cause.text)).collect()
+}
+
+#[test]
+fn a_server_that_closes_after_each_request_makes_keep_alive_inert() {
+    let found = texts(&reusing("keep-alive", 1.0, 900, by_server(900)));
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].0, "keepalive-inert");
+    assert!(found[0].1.contains("after each request"), "{}", found[0].1);
+}
+
+#[test]
+fn where_no_request_succeeded_a_server_that_closes_says_nothing_of_keep_alive() {
+    let failed = Arm { ok: 0, ..reusing("keep-alive", 1.0, 900, by_server(900)) };
+    assert!(texts(&failed).is_empty());
+}
+
+#[test]
+fn connections_that_the_server_never_accepted_say_nothing_of_keep_alive() {
+    let server = tcptoll_core::record::HostSummary {
+        counters: [("TcpExtListenOverflows".to_owned(), 84)].into(),
+        ..Default::default()
+    };
+    let full = Arm { server: Some(server), ..reusing("keep-alive", 1.0, 900, by_server(900)) };
+    let found = texts(&full);
+    assert_eq!(found.iter().map(|one| one.0.as_str()).collect::<Vec<_>>(), ["accept-queue-full"]);
+}
+
+#[test]
+fn a_limit_of_requests_per_connection_is_named() {
+    let found = texts(&reusing("keep-alive", 98.7, 200, by_server(150)));
+    assert!(found[0].1.contains("after 100 requests"), "{}", found[0].1);
+    let odd = texts(&reusing("keep-alive", 37.0, 200, by_server(150)));
+    assert!(odd[0].1.contains("37.0 requests"), "{}", odd[0].1);
+}
+
+#[test]
+fn what_was_asked_for_is_no_cause() {
+    assert!(texts(&reusing("server-close", 1.0, 900, by_server(900))).is_empty());
+    assert!(texts(&reusing("requests=50", 49.0, 900, by_server(900))).is_empty());
+    assert!(texts(&reusing("keep-alive", 5_000.0, 50, Closing::default())).is_empty());
+    // A thousand requests are a connection well used.
+    assert!(texts(&reusing("keep-alive", 1_000.0, 50, by_server(40))).is_empty());
+}
+
+#[test]
+fn connections_closed_while_idle_are_the_servers_keep_alive_time() {
+    let closing = Closing { by_server: 100, while_idle: 100, ..Closing::default() };
+    let mut idle = reusing("idle=6s", 1.0, 100, closing);
+    let after = HistogramSummary { p50: Some(5e6), ..HistogramSummary::default() };
+    idle.histograms.insert("idle_close_us".into(), after);
+    let found = texts(&idle);
+    assert!(found[0].1.contains("after 5.00 s"), "{}", found[0].1);
+}
+
+#[test]
+fn an_ignored_wish_and_a_lost_race_are_told() {
+    let closing = Closing { ignored: 3, ..Closing::default() };
+    let ignored = texts(&reusing("server-close", 1.0, 3, closing));
+    assert_eq!(ignored[0].0, "close-ignored");
+    let mut race = reusing("idle=5s", 5.0, 100, Closing::default());
+    race.attempts = 1_000;
+    race.errors.insert("close-race".into(), 7);
+    let found = texts(&race);
+    assert_eq!(found[0].0, "close-race");
+    assert!(found[0].1.starts_with("7 of 1,000 requests"), "{}", found[0].1);
+}
+
+fn completed(url: &str) -> Study {
+    let mut study = Study::default();
+    study.settings.insert("url".to_owned(), Value::from(url));
+    complete(&mut study);
+    study
+}
+
+#[test]
+fn urls_of_several_servers_are_an_arm_each() {
+    let study = completed("http://a:81/x,http://a:81/y,z b:82,HTTP://a:81/w");
+    let arms: Vec<(&str, String)> = study
+        .named_arms
+        .iter()
+        .map(|arm| (arm.name.as_str(), level_text(&arm.settings["url"])))
+        .collect();
+    let first = "http://a:81/x http://a:81/y,z HTTP://a:81/w".to_owned();
+    assert_eq!(arms, [("a:81", first), ("b:82", "b:82".to_owned())]);
+    assert!(!study.settings.contains_key("url"));
+    let names = |url| completed(url).named_arms.into_iter().map(|arm| arm.name);
+    assert!(names("http://a/ https://a/").eq(["http://a", "https://a"]));
+}
+
+#[test]
+fn urls_of_one_server_stay_one_arm() {
+    for (typed, kept) in [
+        ("http://a/x http://a/y", "http://a/x http://a/y"),
+        ("a:80/x,y", "a:80/x,y"),
+        ("http://a/,http://b:0/", "http://a/ http://b:0/"),
+    ] {
+        let study = completed(typed);
+        assert!(study.named_arms.is_empty(), "{typed}");
+        assert_eq!(study.settings["url"], kept);
+    }
 }

@@ -1,15 +1,20 @@
-//! What follows from the arms of `http`: the answer in a sentence, causes, advice, what next.
+//! What follows from the arms of `http`: the answer in a sentence, causes, advice, what next. Its causes lie in
+//! the reuse of connections, and in who closes them.
 
-mod statuses;
+use std::collections::BTreeMap;
 
-use super::causes;
+use crate::kit::causes::ports::LOCAL_PORTS_SCARCE;
+use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use crate::kit::conclusion::{
     answer_of, capital, explain, explanations, first_sentence, ratios, step, value,
 };
+use serde_json::Value;
+use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::experiment::figures::RESOLUTION_SHOWN;
 use tcptoll_core::http::reasons::reason;
+use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::record::{Arm, NextStep, PlaceKind, Summary};
-use tcptoll_core::units::{human_count, human_rate_per_s, human_us};
+use tcptoll_core::units::{human_count, human_rate_per_s, human_us, plural};
 use tcptoll_core::verdict::bound;
 
 /// Latency that grew by less than this factor is not said to have grown.
@@ -17,7 +22,7 @@ const GROWTH_SHOWN: f64 = 1.1;
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
-    explain(summary, causes::ALL, |_, _| None);
+    explain(summary, ALL, |_, _| None);
     // What was due and what was achieved comes before every latency.
     let of_the_rate = |id: &str| matches!(id, "saturated" | "rate-not-reached");
     summary.warnings.sort_by_key(|warning| !of_the_rate(&warning.id));
@@ -52,7 +57,7 @@ fn answer(summary: &Summary) -> String {
                     .to_owned(),
             );
         }
-        sentences.extend(statuses::unexpected(&measured));
+        sentences.extend(unexpected(&measured));
         sentences.extend(cause);
         sentences.extend(schedules(&measured));
         return answer_of(summary, sentences);
@@ -69,7 +74,7 @@ fn answer(summary: &Summary) -> String {
             sentences.extend(compared.or_else(|| range(arms)));
         }
     }
-    sentences.extend(statuses::unexpected(&measured));
+    sentences.extend(unexpected(&measured));
     sentences.extend(cause);
     match measured.as_slice() {
         [arm] => sentences.extend([cpu(arm), closers(arm)].into_iter().flatten()),
@@ -228,7 +233,7 @@ fn sockets(arm: &Arm, metric: &str) -> Option<String> {
 }
 
 /// Who closes first, and who holds TIME-WAIT. `None`: nobody closes while the load runs.
-fn closers(arm: &Arm) -> Option<String> {
+pub(super) fn closers(arm: &Arm) -> Option<String> {
     let closing = arm.closing.as_ref()?;
     let closed = closing.closed();
     let mut classes = [
@@ -341,5 +346,202 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     steps
 }
 
-#[cfg(test)]
-mod tests;
+/// The status of all or most answers of an arm, where it made them failures: of the first such arm.
+pub(super) fn unexpected(arms: &[&Arm]) -> Option<String> {
+    arms.iter().find_map(|arm| {
+        let text = of_arm(arm)?;
+        Some(if arms.len() > 1 { format!("In arm {}, {text}", arm.name) } else { capital(&text) })
+    })
+}
+
+fn of_arm(arm: &Arm) -> Option<String> {
+    let failed = arm.errors.get("status").copied().unwrap_or(0);
+    if failed <= arm.attempts / 2 {
+        return None;
+    }
+    // Each status is a success or a failure as a whole: one that came more often than there were
+    // successes is a failure.
+    let (status, count) = arm.statuses.iter().max_by_key(|(_, count)| **count)?;
+    if *count > failed || *count <= arm.ok {
+        return None;
+    }
+    let answers: u64 = arm.statuses.values().sum();
+    Some(if *count == answers {
+        let all = human_count(answers);
+        format!(
+            "all {all} responses had status {status}; `--expect-status {status}` counts them as \
+             successes."
+        )
+    } else {
+        format!(
+            "{} of {} responses had status {status}; `--expect-status` with {status} counts them \
+             as successes.",
+            human_count(*count),
+            human_count(answers)
+        )
+    })
+}
+
+/// A connection that carries no more requests than this was hardly reused: what Apache allows by
+/// itself, 100, and a little.
+const FEW: f64 = 110.0;
+
+/// Fewer closed connections than this may be chance.
+const CLOSED_MIN: u64 = 10;
+
+/// Measured requests per connection are a limit of the server if they are this near to a round
+/// number: connections that were still open at the end carried fewer.
+const ROUND_SHARE: f64 = 0.05;
+
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const ALL: &[&CauseSpec] = &[
+    &ACCEPT_QUEUE_FULL,
+    &SYN_QUEUE_FULL,
+    &LOCAL_PORTS_SCARCE,
+    &CLOSE_IGNORED,
+    &KEEPALIVE_INERT,
+    &CLOSE_RACE,
+];
+
+/// The server was asked to close and did not.
+const CLOSE_IGNORED: CauseSpec = CauseSpec {
+    id: "close-ignored",
+    test: close_ignored,
+    remedy: Remedy::Setting {
+        change: "Let the client close after the response (--reuse client-close), or find the proxy or load balancer on the path that does not forward `Connection: close` to the server.",
+        cost: "A client that closes first holds TIME-WAIT, and with it a local port.",
+        undo: "Use --reuse server-close again.",
+    },
+};
+
+/// The server closed connections that were to be reused.
+const KEEPALIVE_INERT: CauseSpec = CauseSpec {
+    id: "keepalive-inert",
+    test: keepalive_inert,
+    remedy: Remedy::Setting {
+        change: "Raise the server's keep-alive timeout and its maximum number of requests per connection, and check that keep-alive is on at every proxy on the path. nginx: keepalive_requests, keepalive_timeout, and towards its upstream proxy_http_version 1.1 with an empty Connection header. Apache: KeepAlive, MaxKeepAliveRequests, KeepAliveTimeout.",
+        cost: "Idle connections occupy memory on both hosts. A server with one process per connection needs a whole process for each.",
+        undo: "Restore the previous values.",
+    },
+};
+
+/// The server closed idle connections just as requests left.
+const CLOSE_RACE: CauseSpec = CauseSpec {
+    id: "close-race",
+    test: close_race,
+    remedy: Remedy::Setting {
+        change: "If connections were idle before, let the client close them first: make its idle timeout shorter than the server's keep-alive timeout, by at least one round trip plus one second. For a load balancer and its servers, set the servers' keep-alive timeout above the balancer's idle timeout. If they were not idle (closed_while_idle 0), look in the server's log for workers that end, and for a maximum of requests.",
+        cost: "The server keeps idle connections longer, which occupies memory.",
+        undo: "Restore the previous timeouts.",
+    },
+};
+
+/// Errors that come with a close of the server.
+const BROKEN: [&str; 3] = ["truncated", "reset", "close-race"];
+
+/// The server was asked to close and did not.
+fn close_ignored(arm: &Arm) -> Option<Finding> {
+    let closing = arm.closing.as_ref().filter(|closing| closing.ignored > 0)?;
+    let text = format!(
+        "The server kept the connection open {} although it was to close it (Connection: close, or HTTP/1.0 without keep-alive), and the client closed in its place. The run therefore does not measure a server that closes.",
+        plural(closing.ignored, "time")
+    );
+    let evidence = BTreeMap::from([
+        ("ignored".to_owned(), Value::from(closing.ignored)),
+        ("closed_by_server".to_owned(), Value::from(closing.by_server)),
+    ]);
+    Some(Finding { text, evidence })
+}
+
+/// Connections were to be used again, and the server closed them soon. Without a single success
+/// that says nothing of keep-alive: a server may close after each error.
+///
+/// Where the accept queue overflowed, connections that the server never accepted are among those that carried
+/// few requests: that is no policy of the server.
+pub(super) fn keepalive_inert(arm: &Arm) -> Option<Finding> {
+    if arm.ok == 0 || (ACCEPT_QUEUE_FULL.test)(arm).is_some() {
+        return None;
+    }
+    let asked = match arm.reuse.as_deref()?.parse::<Reuse>().ok()? {
+        Reuse::KeepAlive | Reuse::Http10KeepAlive | Reuse::Lifetime(_) | Reuse::Idle(_) => {
+            f64::INFINITY
+        }
+        Reuse::Requests(count) if count > 1 => count as f64,
+        _ => return None,
+    };
+    let closing = arm.closing.as_ref()?;
+    let found = arm.metrics.get("requests_per_connection")?.value;
+    let made = arm.connections_ok?;
+    let often = |closed: u64| closed >= CLOSED_MIN && closed.saturating_mul(2) >= made;
+    let mut evidence = BTreeMap::from([
+        ("requests_per_connection".to_owned(), Value::from(found)),
+        ("closed_by_server".to_owned(), Value::from(closing.by_server)),
+        ("connections_ok".to_owned(), Value::from(made)),
+    ]);
+    if often(closing.while_idle) {
+        evidence.insert("closed_while_idle".into(), closing.while_idle.into());
+        let after = arm.histograms.get("idle_close_us").and_then(|h| h.p50.or(h.mean));
+        let mut text = format!(
+            "The server's keep-alive timeout expired before the next request: it closed {} of {} connections while they were idle",
+            human_count(closing.while_idle),
+            human_count(made)
+        );
+        if let Some(us) = after {
+            evidence.insert("idle_close_us".into(), us.into());
+            text += &format!(", after {}", human_us(us));
+        }
+        return Some(Finding { text: text + ".", evidence });
+    }
+    // A close that breaks a response, or takes the place of one, is a failure and no policy.
+    let broken = BROKEN.iter().filter_map(|class| arm.errors.get(*class)).sum();
+    let in_use = closing.by_server.saturating_sub(closing.while_idle).saturating_sub(broken);
+    if !often(in_use) || found > FEW.min(asked * (1.0 - ROUND_SHARE)) {
+        return None;
+    }
+    let text = match round(found) {
+        Some(1) => "Keep-alive had no effect: the server closed the connection after each request."
+            .to_owned(),
+        Some(limit) => {
+            evidence.insert("limit".into(), limit.into());
+            format!(
+                "The server closed connections after {} requests on average: that may be its configured maximum.",
+                human_count(limit)
+            )
+        }
+        None => format!(
+            "The server closed connections that the client would have reused: each carried {found:.1} requests on average."
+        ),
+    };
+    Some(Finding { text, evidence })
+}
+
+/// The round number that this is, nearly: 1, 2 or 5 times a power of ten.
+fn round(found: f64) -> Option<u64> {
+    let numbers = [1_u64, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
+    numbers.into_iter().find(|&number| {
+        let number = number as f64;
+        (found - number).abs() <= number * ROUND_SHARE
+    })
+}
+
+/// The server closed an idle connection just as a request left.
+fn close_race(arm: &Arm) -> Option<Finding> {
+    let lost = arm.errors.get("close-race").copied().filter(|&count| count > 0)?;
+    let mut evidence = BTreeMap::from([("close-race".to_owned(), Value::from(lost))]);
+    let mut text = format!(
+        "{} of {} requests failed because the server closed their connection right after they were sent: it \
+         may have been closing it already",
+        human_count(lost),
+        human_count(arm.attempts)
+    );
+    let idle = arm.histograms.get("idle_close_us").and_then(|h| h.p50.or(h.mean));
+    if let Some(us) = idle {
+        evidence.insert("idle_close_us".into(), us.into());
+        text += &format!(". It closes idle connections after {}", human_us(us));
+    }
+    if let Some(closing) = &arm.closing {
+        evidence.insert("closed_while_idle".into(), closing.while_idle.into());
+    }
+    text += ". It is unknown whether the server processed them.";
+    Some(Finding { text, evidence })
+}

@@ -1,12 +1,19 @@
-//! What follows from the arms of `keepalive`: the answer, causes, advice, what next.
+//! What follows from the arms of `keepalive`: the answer, causes, advice, what next. Its causes are above all a
+//! dead peer that was not detected.
 
-use super::{advice, causes};
+use std::collections::BTreeMap;
+
+use super::advice;
+use crate::kit::causes::ports::LOCAL_PORTS_SCARCE;
+use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use crate::kit::conclusion::{
     Excerpt, answer_of, capital, enumerated, explain, explanations, few, first_stated, stated,
     step, value,
 };
+use serde_json::Value;
+use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Arm, Comparison, Deaths, Keepalive, NextStep, PlaceKind, Summary};
-use tcptoll_core::tcp::checking::Mechanism;
+use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
 use tcptoll_core::units::{human_count, human_us};
 
 /// Of at most this many arms the computed detection time is stated too.
@@ -14,7 +21,7 @@ const EXPECTED_STATED: usize = 2;
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
-    explain(summary, causes::ALL, |_, _| None);
+    explain(summary, ALL, |_, _| None);
     if summary.causes.iter().all(|cause| cause.id != advice::UNNOTICED) {
         // Settings that a wanted detection time chose are shown with their proof.
         summary.advice.extend(advice::asked_for(summary));
@@ -459,5 +466,62 @@ fn next_in_lab(arms: &[CheckedArm<'_>]) -> Vec<NextStep> {
     steps
 }
 
-#[cfg(test)]
-mod tests;
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const ALL: &[&CauseSpec] =
+    &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL, &LOCAL_PORTS_SCARCE, &DEAD_PEER_UNNOTICED];
+
+/// Peers died, and this was not detected.
+const DEAD_PEER_UNNOTICED: CauseSpec = CauseSpec {
+    id: advice::UNNOTICED,
+    test: dead_peer_unnoticed,
+    remedy: Remedy::Computed(advice::advise),
+};
+
+/// Connections died, and some of them were not detected before watching ended.
+pub(super) fn dead_peer_unnoticed(arm: &Arm) -> Option<Finding> {
+    let keepalive = arm.own.keepalive.as_ref()?;
+    let deaths = keepalive.deaths.as_ref().filter(|deaths| deaths.known < deaths.dead)?;
+    let evidence = BTreeMap::from([
+        ("fault".to_owned(), Value::from(deaths.fault.clone())),
+        ("dead".to_owned(), Value::from(deaths.dead)),
+        ("known".to_owned(), Value::from(deaths.known)),
+        ("watched_s".to_owned(), Value::from(deaths.watched_s)),
+    ]);
+    let why = why(&keepalive.checking, deaths);
+    let text = format!(
+        "{} of {} dead connections were not detected within {}: {why}.",
+        human_count(deaths.dead - deaths.known),
+        human_count(deaths.dead),
+        human_us(deaths.watched_s * 1e6)
+    );
+    Some(Finding { text, evidence })
+}
+
+/// Why a mechanism does not detect such a death, one clause.
+fn why(checking: &Checking, deaths: &Deaths) -> String {
+    let frozen = deaths.fault == "freeze";
+    let by_kernel = checking.evidence != Some(Evidence::Answered);
+    match checking.mechanism {
+        Mechanism::None => "nothing is sent that could fail".to_owned(),
+        Mechanism::Tcp if frozen => "the stopped peer's kernel answers probes".to_owned(),
+        Mechanism::Heartbeat | Mechanism::Lazy if frozen && by_kernel => {
+            "the stopped peer's kernel acknowledges heartbeats".to_owned()
+        }
+        Mechanism::Write if frozen => {
+            "the stopped peer's kernel acknowledges written data until its receive buffer is full"
+                .to_owned()
+        }
+        Mechanism::Lazy if deaths.arrivals == 0 => {
+            "no new connection needed their places".to_owned()
+        }
+        Mechanism::Lazy => "too few new connections needed their places".to_owned(),
+        _ => match deaths.bound_s.filter(|bound| *bound > deaths.watched_s) {
+            Some(bound) if checking.mechanism == Mechanism::Write => format!(
+                "the kernel still retransmits, for up to {} after the death (computed)",
+                human_us(bound * 1e6)
+            ),
+            Some(bound) => format!("detection takes up to {} (computed)", human_us(bound * 1e6)),
+            None => "detection was due, but did not come; look at the packets (--pcap)".to_owned(),
+        },
+    }
+}
