@@ -18,8 +18,7 @@ use crate::kit::plan::{Context, Outcome, TrialError};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::WarmUp;
-use crate::open::queue_load::{QueueLoad, measured};
-use crate::open::queues::balance_of;
+use crate::open::queues::{QueueLoad, balance_of, measured};
 
 /// Time between two connections to the same further listener.
 const FURTHER_EVERY: Duration = Duration::from_millis(100);

@@ -1,22 +1,23 @@
 //! What do short connections cost as the client's local ports run low?
 
-mod causes;
-mod columns;
-mod conclusion;
-pub(crate) mod experiment;
-mod holding;
-mod observation;
-mod options;
-pub(crate) mod pictures;
+mod findings;
+mod pictures;
 mod settings;
-mod supply;
+pub(crate) mod sheet;
 mod trial;
 
+use tcptoll_core::experiment::cause::CauseSpec;
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, LATENCY, LATENCY_MEAN,
     LATENESS, RTT, SERVER_CPU, SERVER_TIME_WAIT, histogram, metric,
 };
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::study::{PlannedArm, Settings};
+
+use super::time_wait::settings::TimeWaitSettings;
+use super::time_wait::trial::TimeWaitTrial;
+use crate::kit::causes::ports::{LOCAL_PORTS_SCARCE, PORTS_SEARCH_SLOW};
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
 
 /// Workers in the middle of an operation, mean: the load average of this load.
 pub(crate) const BUSY_WORKERS: MetricSpec =
@@ -75,10 +76,10 @@ pub(crate) const SPEC: Spec = Spec {
     question: "What do short connections cost as the client's local ports run low?",
     about: "Measure what short connections cost as local ports run low, and which fix helps",
     examples: EXAMPLES,
-    options: options::OPTIONS,
+    options: settings::OPTIONS,
     // A server elsewhere would lose its ports, or the machine its own.
     target: None,
-    complete: options::complete,
+    complete: settings::complete,
     compares: |_| true,
     metrics: &[
         &BUSY_WORKERS,
@@ -105,7 +106,33 @@ pub(crate) const SPEC: Spec = Spec {
     // A difference of less than 5 % in the CPU of connect(2) changes no decision: fixes are factors.
     margin: 0.05,
     operation: Noun { one: "operation", many: "operations", short: "op" },
-    tables: columns::TABLES,
-    causes: causes::ALL,
-    conclude: conclusion::conclude,
+    tables: sheet::TABLES,
+    causes: CAUSES,
+    conclude: findings::conclude,
 };
+
+/// The experiment.
+pub(crate) struct TimeWait;
+
+impl Experiment for TimeWait {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(TimeWaitSettings::from(settings)?))
+    }
+}
+
+impl Plan for TimeWaitSettings {
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        TimeWaitTrial::outcome(arm, self, context)
+    }
+}
+
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const CAUSES: &[&CauseSpec] = &[&LOCAL_PORTS_SCARCE, &PORTS_SEARCH_SLOW];
