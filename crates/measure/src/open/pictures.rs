@@ -49,7 +49,6 @@ fn sections(summary: &Run) -> Vec<Section> {
 /// Most places of a panel that have a tooltip.
 const HITS: usize = 60;
 
-/// A quantity over time.
 struct Panel<'a> {
     title: String,
     series: &'a Series,
@@ -63,7 +62,7 @@ fn place(listener: &ListenerQueue) -> String {
 }
 
 /// Until when there is something to see, s: nothing changes from there on.
-pub(super) fn busy_until(series: &Series) -> f64 {
+fn busy_until(series: &Series) -> f64 {
     let points = &series.points;
     let Some(end) = points.last() else { return 0.0 };
     let same =
@@ -110,7 +109,7 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
 }
 
 /// A picture per arm that recorded a queue over time.
-pub(super) fn queues_over_time(summary: &Run) -> Vec<Section> {
+fn queues_over_time(summary: &Run) -> Vec<Section> {
     let pictures = |(at, arm, queues): (usize, &Arm, &Queues)| {
         let panels = panels(queues);
         (!panels.is_empty())
@@ -223,7 +222,6 @@ fn panels_caption(arm: &Arm, queues: &Queues) -> String {
 /// Arms whose queue is drawn; more would push the answer off the screen.
 const QUEUES: usize = 8;
 
-/// Rows of outcomes.
 const OUTCOMES: usize = 24;
 
 /// Columns of an arm's name.

@@ -35,15 +35,15 @@ const ANSWERED_WITHIN: Duration = Duration::from_millis(900);
 
 /// The retry ladders of both hosts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ladders {
+struct Ladders {
     /// Of the client's SYNs.
     pub(crate) syn: Vec<Duration>,
     /// Of the server's SYN-ACKs.
-    pub(crate) syn_ack: Vec<Duration>,
+    syn_ack: Vec<Duration>,
 }
 
 /// What the client's kernel knows, on both ladders, with the server's queues.
-pub(crate) fn queues_of(
+fn queues_of(
     opened: &Opened,
     ladders: &Ladders,
     listeners: Vec<ListenerQueue>,
@@ -67,10 +67,7 @@ pub(crate) fn queues_of(
 }
 
 /// Fills in how many half-open requests each listener holds, from this host's settings.
-pub(crate) fn limit_half_open(
-    host: &mut Handle,
-    listeners: &mut [ListenerQueue],
-) -> Result<(), LabError> {
+fn limit_half_open(host: &mut Handle, listeners: &mut [ListenerQueue]) -> Result<(), LabError> {
     const BACKLOG: &str = "net.ipv4.tcp_max_syn_backlog";
     const COOKIES: &str = "net.ipv4.tcp_syncookies";
     let got = read_sysctls(host, &[BACKLOG, COOKIES])?;
@@ -89,7 +86,7 @@ pub(crate) fn limit_half_open(
 /// have other reasons too, and where others use the machines. Figures that must be equal and are not become warnings.
 ///
 /// `aborts`: `tcp_abort_on_overflow` is on. The load's clients are the only ones that connect.
-pub(crate) fn balance_of(
+pub(super) fn balance_of(
     notes: &mut Notes,
     link: &LinkSpec,
     opened: &Opened,
@@ -188,7 +185,7 @@ const HALF_OPEN_EVERY: u32 = 5;
 
 /// Our own server while it runs, and what its host and its clients report of the queues.
 #[derive(Default)]
-pub(crate) struct QueueLoad {
+pub(super) struct QueueLoad {
     ladders: Ladders,
     server: Option<Begun<Greet>>,
     /// Addresses of its listeners, the measured one first.
@@ -201,7 +198,7 @@ pub(crate) struct QueueLoad {
     pub(crate) opened: Opened,
 }
 
-fn ns(time: Duration) -> u64 {
+pub(super) fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::advice;
-use crate::kit::causes::ports::LOCAL_PORTS_SCARCE;
-use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
+use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
+use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Arm, Deaths};
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};

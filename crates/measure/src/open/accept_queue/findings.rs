@@ -7,10 +7,10 @@ use tcptoll_core::units::{human_count, human_share, human_us};
 use tcptoll_core::verdict::effective::same_effective;
 
 use super::sheet::listener;
-use crate::kit::causes::queues::overflow::{Overflow, hit_by};
 use crate::kit::conclusion::{
     answer_of, cured, differ_only_in, explain, explanations, in_arm, step,
 };
+use crate::kit::queue_causes::{Overflow, hit_by};
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -188,11 +188,11 @@ fn next(summary: &Summary) -> Vec<NextStep> {
 const CAUSE: &str = "accept-queue-full";
 
 /// Options that make a queue longer.
-pub(super) const LONGER: &[&str] = &["backlog", "server-sysctl", "somaxconn"];
+const LONGER: &[&str] = &["backlog", "server-sysctl", "somaxconn"];
 /// Options that make the server accept faster.
-pub(super) const FASTER: &[&str] = &["accept-delay"];
+const FASTER: &[&str] = &["accept-delay"];
 /// Options that make fewer connections arrive at a time.
-pub(super) const SLOWER: &[&str] = &["arrivals", "concurrency", "pause", "pause-every", "rate"];
+const SLOWER: &[&str] = &["arrivals", "concurrency", "pause", "pause-every", "rate"];
 /// The option that turns silence into a reset.
 const ABORT: &str = "abort-on-overflow";
 
@@ -201,18 +201,18 @@ const ABORT: &str = "abort-on-overflow";
 const CONNECTION_BYTES: u64 = 2_368 + 320;
 
 /// Whether an arm has the cause.
-pub(super) fn is_ill(summary: &Summary, arm: &Arm) -> bool {
+fn is_ill(summary: &Summary, arm: &Arm) -> bool {
     summary.causes.iter().any(|cause| cause.id == CAUSE && cause.arm == arm.name)
 }
 
 /// How the overflow of an arm went on.
-pub(super) fn overflow(arm: &Arm) -> Option<Overflow> {
+fn overflow(arm: &Arm) -> Option<Overflow> {
     Overflow::judge(arm, listener(arm)?)
 }
 
 /// The first arm with the cause that has an arm which shows a fix, or else the first with the cause;
 /// with the fix.
-pub(super) fn ill(summary: &Summary) -> Option<(&Arm, Option<&Arm>)> {
+fn ill(summary: &Summary) -> Option<(&Arm, Option<&Arm>)> {
     let all = || summary.arms.iter().filter(|arm| is_ill(summary, arm));
     let fixed = |arm: &Arm| {
         [LONGER, FASTER, SLOWER].iter().find_map(|options| cured(summary, arm, options))
@@ -221,7 +221,7 @@ pub(super) fn ill(summary: &Summary) -> Option<(&Arm, Option<&Arm>)> {
 }
 
 /// Every change that this run gives a reason for.
-pub(super) fn advise(summary: &Summary) -> Vec<Advice> {
+fn advise(summary: &Summary) -> Vec<Advice> {
     let Some((arm, _)) = ill(summary) else { return Vec::new() };
     if overflow(arm) == Some(Overflow::Rare) {
         return vec![tolerate()];

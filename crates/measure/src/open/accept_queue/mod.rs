@@ -15,8 +15,8 @@ use tcptoll_core::study::{PlannedArm, Settings};
 
 use super::accept_queue::settings::AcceptQueueSettings;
 use super::accept_queue::trial::AcceptQueueTrial;
-use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\
@@ -38,7 +38,6 @@ An option with several values makes one arm (variant) per value. The other arms 
 the first, by time to first byte. Connect latency would be misleading: a client may regard a
 connection as established although the server has dropped its last ACK.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "accept-queue",
     question: "What happens to clients when connections arrive faster than the server accepts them?",
@@ -73,7 +72,6 @@ pub(crate) const SPEC: Spec = Spec {
     conclude: findings::conclude,
 };
 
-/// The experiment.
 pub(crate) struct AcceptQueue;
 
 impl Experiment for AcceptQueue {

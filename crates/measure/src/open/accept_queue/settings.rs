@@ -150,7 +150,6 @@ pub(super) struct AcceptQueueSettings {
     pub count: u64,
     /// No connection begins after this time.
     pub duration: Option<Duration>,
-    /// What comes before the measurement.
     pub warmup: WarmUp,
     /// Closed loop: connections at a time.
     pub concurrency: Option<u64>,
@@ -166,7 +165,6 @@ pub(super) struct AcceptQueueSettings {
     pub timeout: Duration,
     /// Whether a connection lasts until the server's first byte.
     pub first_byte: bool,
-    /// Source addresses.
     pub bind: Vec<IpAddr>,
     /// Of `listen(2)`.
     pub backlog: i32,

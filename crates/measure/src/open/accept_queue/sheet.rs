@@ -10,7 +10,7 @@ use tcptoll_core::experiment::figures::{CONNECT, FIRST_BYTE, QUEUE_FULL};
 use tcptoll_core::record::{Arm, ListenerQueue};
 use tcptoll_core::units::human_count;
 
-use crate::kit::causes::queues::overflowed;
+use crate::kit::queue_causes::overflowed;
 
 use Figure::{Count, Share, Words};
 use Quantile::{Max, P50, P90, P99};

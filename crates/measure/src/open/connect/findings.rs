@@ -13,11 +13,11 @@ use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::effective::same_effective;
 use tcptoll_core::verdict::warning::Warning;
 
-use crate::kit::causes::ports::LOCAL_PORTS_SCARCE;
-use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL, felt};
 use crate::kit::conclusion::{
     answer_of, capital, cured, explain, explanations, first_sentence, in_arm, step,
 };
+use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
+use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL, felt};
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -385,7 +385,7 @@ fn handshakes(arm: &Arm) -> u64 {
 }
 
 /// How many handshakes waited for a retransmitted SYN, and how long, where that is more than chance.
-pub(super) fn waits(arm: &Arm) -> Option<String> {
+fn waits(arm: &Arm) -> Option<String> {
     let (waited, all) = (arm.rungs.iter().sum::<u64>(), handshakes(arm));
     if !waits_matter(waited, all) {
         return None;
@@ -412,13 +412,13 @@ pub(super) fn waits(arm: &Arm) -> Option<String> {
 }
 
 /// The median, next to the handshakes that waited.
-pub(super) fn half(arm: &Arm) -> Option<String> {
+fn half(arm: &Arm) -> Option<String> {
     let p50 = arm.histograms.get("connect_us")?.p50?;
     Some(format!("The median connect latency is {}.", human_us(p50)))
 }
 
 /// Arms in which nothing succeeded: what failed instead.
-pub(super) fn none_succeeded(arms: &[&Arm]) -> Option<String> {
+fn none_succeeded(arms: &[&Arm]) -> Option<String> {
     let failed = |arm: &&&Arm| arm.ok == 0 && arm.attempts > 0;
     let arm = arms.iter().find(failed)?;
     let others = arms.iter().filter(failed).count() as u64 - 1;
@@ -475,7 +475,7 @@ fn words(class: &str, is_one: bool) -> String {
 }
 
 /// A time limit that nobody asked for, where it ended a load.
-pub(super) fn cut(arms: &[&Arm]) -> Option<String> {
+fn cut(arms: &[&Arm]) -> Option<String> {
     let (arm, limit_s) = arms.iter().find_map(|arm| Some((arm, arm.cut_after_s?)))?;
     let text = format!(
         "{}the time limit of {limit_s} s stopped the load after {}; --count, --duration or --max-time \
@@ -509,7 +509,7 @@ const SYN_LOST_OR_QUEUE_FULL: CauseSpec = CauseSpec {
 
 /// Whether so many waits are worth a sentence: more than 1 % of the handshakes, or any of fewer
 /// than 100.
-pub(super) fn waits_matter(waited: u64, handshakes: u64) -> bool {
+fn waits_matter(waited: u64, handshakes: u64) -> bool {
     waited > 0 && (handshakes < FEW || waited as f64 > handshakes as f64 * SHARE)
 }
 
@@ -551,7 +551,7 @@ mod tests {
     use tcptoll_core::record::{HostSummary, Listener};
 
     use super::*;
-    use crate::kit::causes;
+    use crate::kit::conclusion::supported;
 
     fn arm(name: &str, backlog: Option<u32>, limit: u32) -> Arm {
         let listener = Listener {
@@ -667,10 +667,7 @@ mod tests {
     fn found(arm: &Arm, waited: u64) -> Vec<Cause> {
         let arm = arm.clone();
         let ladder = vec![1.0, 2.0];
-        causes::supported(
-            &Arm { syn_retry_ladder_s: ladder, rungs: vec![waited, 0], ..arm },
-            CAUSES,
-        )
+        supported(&Arm { syn_retry_ladder_s: ladder, rungs: vec![waited, 0], ..arm }, CAUSES)
     }
 
     fn ids(arm: &Arm, waited: u64) -> Vec<String> {
@@ -699,7 +696,7 @@ mod tests {
         assert!(ids(&waiting(), 10).is_empty());
         let uncounted = Arm { client: HostSummary::default(), ..waiting() };
         assert!(ids(&uncounted, 193).is_empty());
-        assert!(causes::supported(&waiting(), CAUSES).is_empty(), "handshakes were not looked at");
+        assert!(supported(&waiting(), CAUSES).is_empty(), "handshakes were not looked at");
     }
 
     #[test]

@@ -42,7 +42,6 @@ Examples:
 An option with several values (--backlog 16,4096) makes one arm (variant) per value. The other arms
 are compared with the first.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "connect",
     question: "What does it cost to open a TCP connection, and where does the time go?",
@@ -74,7 +73,6 @@ pub(crate) const SPEC: Spec = Spec {
     conclude: findings::conclude,
 };
 
-/// The experiment.
 pub(crate) struct Connect;
 
 impl Experiment for Connect {

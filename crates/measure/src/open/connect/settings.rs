@@ -150,12 +150,11 @@ const WITHIN: Duration = Duration::from_secs(10);
 const UNTIL_CLOSED: Duration = Duration::from_millis(100);
 
 /// Against an address that is not of this machine or its own network, unless `--count` says other.
-pub(super) const PUBLIC_COUNT: u64 = 100;
+const PUBLIC_COUNT: u64 = 100;
 
 /// The settings of one arm, checked.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectSettings {
-    /// The lab.
     pub lab: LabSpec,
     /// A server we do not control.
     pub to: Option<Target>,
@@ -184,15 +183,12 @@ pub(super) struct ConnectSettings {
     pub backlog: i32,
     /// Work before each accept.
     pub accept_delay: Duration,
-    /// Data with the SYN.
     pub fast_open: bool,
     /// Wait for the server's first byte before closing.
     pub first_byte: bool,
-    /// Source addresses.
     pub bind: Vec<IpAddr>,
     /// From start to end of one operation.
     pub timeout: Duration,
-    /// Congestion control.
     pub congestion: Option<String>,
     /// Bytes to send once connected, to a server that does not speak first.
     pub send: Vec<u8>,

@@ -96,7 +96,6 @@ pub(super) const TABLES: &[Table] = &[
     },
 ];
 
-/// Its parts.
 pub(crate) const OWN: Own = Own {
     failed: Some(failed),
     answer_has_failures: Some("None of "),

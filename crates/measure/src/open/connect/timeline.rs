@@ -35,7 +35,6 @@ fn lane(step: &Step) -> Lane {
     }
 }
 
-/// Heights of the lanes.
 const CLIENT: f64 = 46.0;
 const SERVER: f64 = 150.0;
 const BOTTOM: f64 = 192.0;
@@ -205,7 +204,7 @@ pub(crate) struct Expected<'a> {
     /// Where the round trip of the arithmetic is from.
     pub(crate) rtt_from: &'a str,
     /// Whether CPU time is part of it.
-    pub(crate) with_cpu: bool,
+    with_cpu: bool,
 }
 
 impl Expected<'_> {
@@ -249,12 +248,12 @@ pub(crate) fn expected(arm: &Arm) -> Option<Expected<'_>> {
 }
 
 /// The round trip that views of an arm are held against, µs.
-pub(crate) fn reference_rtt(arm: &Arm) -> Option<f64> {
+pub(super) fn reference_rtt(arm: &Arm) -> Option<f64> {
     arm.expectation.as_ref().map(|e| e.rtt_us).filter(|rtt| *rtt > 0.0)
 }
 
 /// Median time at the client, on the wire and at the server, µs: sums of the steps.
-pub(crate) fn time_by_lane(timeline: &Timeline) -> Vec<(&str, f64)> {
+fn time_by_lane(timeline: &Timeline) -> Vec<(&str, f64)> {
     let mut sums: Vec<(&str, f64)> = Vec::new();
     for step in &timeline.steps {
         match sums.iter_mut().find(|(lane, _)| *lane == step.at) {
@@ -266,12 +265,12 @@ pub(crate) fn time_by_lane(timeline: &Timeline) -> Vec<(&str, f64)> {
 }
 
 /// When the last step of a timeline ends, µs.
-pub(crate) fn timeline_end(timeline: &Timeline) -> f64 {
+pub(super) fn timeline_end(timeline: &Timeline) -> f64 {
     timeline.steps.iter().map(|step| step.begins_us + step.p50_us).fold(0.0, f64::max)
 }
 
 /// Whether two timelines tell the same story: the same steps within a fifth or 5 µs.
-pub(crate) fn same_story(a: &Timeline, b: &Timeline) -> bool {
+pub(super) fn same_story(a: &Timeline, b: &Timeline) -> bool {
     a.steps.len() == b.steps.len()
         && a.steps.iter().zip(&b.steps).all(|(x, y)| {
             let near = (x.p50_us - y.p50_us).abs() <= 5.0_f64.max(0.2 * x.p50_us.max(y.p50_us));

@@ -21,7 +21,6 @@ use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows
 
 use super::settings::ConnectSettings;
 use crate::kit::hosts::{PortsNeeded, ladder_of, launch};
-use crate::kit::no_answer::Unreached;
 use crate::kit::notes::{Notes, Span, path_sample, set_cpu};
 use crate::kit::opening::{
     Flow, LADDER_SLACK, TRACE_MAX, Trace, begin_greeting, drive, drive_measured, end_greeting,
@@ -32,6 +31,7 @@ use crate::kit::plan::{Context, Outcome, TrialError};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::LabSpec;
+use crate::kit::target::Unreached;
 
 /// Connections of the witness: enough for a p99 of each step.
 const WITNESS_COUNT: u64 = 1_000;
@@ -40,18 +40,16 @@ fn no_server() -> TrialError {
     TrialError::Target("there is no server to connect to".to_owned())
 }
 
-/// One arm, being run.
 pub(super) struct ConnectTrial<'a> {
-    pub(super) settings: &'a ConnectSettings,
-    pub(super) notes: Notes,
+    settings: &'a ConnectSettings,
+    notes: Notes,
     /// Where connections go, once that is known.
-    pub(super) at: Option<SocketAddr>,
+    at: Option<SocketAddr>,
     /// Our own server, while it answers the load.
     server: Option<Begun<Greet>>,
     /// What our own server reports at its end.
-    pub(super) greeted: Option<GreetReport>,
-    /// The client's retry ladder.
-    pub(super) ladder: Vec<Duration>,
+    greeted: Option<GreetReport>,
+    ladder: Vec<Duration>,
     trace: Trace,
 }
 
@@ -76,7 +74,7 @@ impl<'a> ConnectTrial<'a> {
         Ok(trial.notes.into_outcome(&arm.factors))
     }
 
-    pub(super) fn new(name: &str, settings: &'a ConnectSettings) -> Self {
+    fn new(name: &str, settings: &'a ConnectSettings) -> Self {
         Self {
             settings,
             notes: Notes::new(name, &settings.bind),
@@ -97,7 +95,6 @@ impl<'a> ConnectTrial<'a> {
         procedure::run(self, site, context)
     }
 
-    /// The lab it needs.
     fn lab(&mut self) -> LabSpec {
         let mut lab = self.settings.lab.clone();
         self.allow_fast_open(&mut lab);
@@ -141,16 +138,11 @@ impl<'a> ConnectTrial<'a> {
         }
     }
 
-    /// Where connections go.
     fn at(&self) -> Result<SocketAddr, TrialError> {
         self.at.ok_or_else(no_server)
     }
 
-    /// Starts our own server.
-    pub(super) fn greet(
-        &self,
-        hosts: &mut Hosts,
-    ) -> Result<(Begun<Greet>, SocketAddr), TrialError> {
+    fn greet(&self, hosts: &mut Hosts) -> Result<(Begun<Greet>, SocketAddr), TrialError> {
         let greet = Greet {
             at: SocketAddr::new(hosts.addresses.server, 0),
             backlog: self.settings.backlog,
@@ -165,7 +157,7 @@ impl<'a> ConnectTrial<'a> {
         Ok((greeting, at))
     }
 
-    pub(super) fn load_on(&self, target: SocketAddr) -> ConnectLoad {
+    fn load_on(&self, target: SocketAddr) -> ConnectLoad {
         let settings = self.settings;
         let at_once = settings.at_once();
         ConnectLoad {
@@ -307,11 +299,7 @@ fn take_split(timeline: &mut Timeline, split: &Split) {
 impl ConnectTrial<'_> {
     /// Opens connections for caches, routes and branch predictors: to the server that is measured
     /// if there is one already and the user asked for it, else to one of their own.
-    pub(super) fn warm_up(
-        &mut self,
-        hosts: &mut Hosts,
-        context: &Context<'_>,
-    ) -> Result<(), TrialError> {
+    fn warm_up(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
         let Some(warm) = self.settings.warm_up() else { return Ok(()) };
         let mut trial = ConnectTrial::new("", &warm);
         trial.notes.sources.clone_from(&self.notes.sources);
@@ -336,7 +324,7 @@ impl ConnectTrial<'_> {
 }
 
 impl ConnectTrial<'_> {
-    pub(super) fn take_report(&mut self, report: &ConnectReport) {
+    fn take_report(&mut self, report: &ConnectReport) {
         let settings = self.settings;
         let flow = Flow {
             rate: settings.rate,
@@ -346,7 +334,7 @@ impl ConnectTrial<'_> {
         take_opened(&mut self.notes, report, &self.ladder, flow);
     }
 
-    pub(super) fn take_client(&mut self, report: &ConnectReport, span: Span<'_>) {
+    fn take_client(&mut self, report: &ConnectReport, span: Span<'_>) {
         let n = report.attempts;
         self.notes.arm.client.rss_peak_bytes = Some(span.after.rss_peak_bytes);
         self.notes.client_cpu(report.cpu_us, report.attempts, n);
@@ -357,14 +345,14 @@ impl ConnectTrial<'_> {
     }
 
     /// Notes that the time limit nobody asked for came before the number of connections.
-    pub(super) fn note_cut(&mut self, report: &ConnectReport) {
+    fn note_cut(&mut self, report: &ConnectReport) {
         let settings = self.settings;
         let cut = settings.is_cut && !report.partial && report.attempts < settings.count;
         let limit = self.settings.duration.filter(|_| cut);
         self.notes.arm.cut_after_s = limit.map(|limit| limit.as_secs_f64());
     }
 
-    pub(super) fn take_server(&mut self, span: Span<'_>) {
+    fn take_server(&mut self, span: Span<'_>) {
         let arm = &mut self.notes.arm;
         let (attempts, ok) = (arm.attempts, arm.ok);
         if let Some(server) = &mut arm.server {
@@ -383,7 +371,7 @@ impl ConnectTrial<'_> {
 
     /// What arithmetic expects: round trips from the setting where the link has one, from the echo
     /// where it has none, and the CPU of the steps that one handshake waits for.
-    pub(super) fn expect(&mut self, quiet: &[u64]) {
+    fn expect(&mut self, quiet: &[u64]) {
         let echo_us = median(quiet).map(|ns| ns as f64 / 1e3);
         let asked = self.settings.lab.link.rtt;
         let (rtt_us, from) = match echo_us {
@@ -411,23 +399,19 @@ impl ConnectTrial<'_> {
 }
 
 /// Speed of light in vacuum, km/s. Exact by the definition of the metre (SI, 1983).
-pub(super) const LIGHT_VACUUM_KM_PER_S: f64 = 299_792.458;
+const LIGHT_VACUUM_KM_PER_S: f64 = 299_792.458;
 
 /// Group index of refraction of telecommunication fibre at 1550 nm: light is this many times slower.
 ///
 /// Source: typical of single-mode fibre of class ITU-T G.652 (Corning's data sheet of SMF-28e gives
 /// 1.4682 at 1550 nm); the recommendation itself fixes no value.
-pub(super) const FIBRE_INDEX: f64 = 1.468;
+const FIBRE_INDEX: f64 = 1.468;
 
 /// The least round trip over `distance_km` there and back, in µs; `index` is 1 in vacuum.
 ///
-/// ```
-/// use crate::open::connect::trial::{FIBRE_INDEX, floor_rtt_us};
-/// // 1,000 km of fibre: 2 * 1000 / 299,792.458 * 1.468 = 9.79 ms
-/// assert!((floor_rtt_us(1000.0, FIBRE_INDEX) - 9_793.4).abs() < 0.1);
-/// ```
+/// 1,000 km of fibre: 2 * 1000 / 299,792.458 * 1.468 = 9.79 ms.
 #[must_use]
-pub(super) fn floor_rtt_us(distance_km: f64, index: f64) -> f64 {
+fn floor_rtt_us(distance_km: f64, index: f64) -> f64 {
     2.0 * distance_km * index / LIGHT_VACUUM_KM_PER_S * 1e6
 }
 
@@ -439,7 +423,7 @@ pub(super) fn floor_rtt_us(distance_km: f64, index: f64) -> f64 {
 /// Unit: µs and km. `rtt_from` says where the round trip is from: `link setting`, `ICMP echo`.
 /// None: CPU that was not measured adds nothing; without a distance there are no floors.
 #[must_use]
-pub(super) fn expectation(
+fn expectation(
     rtt_us: f64,
     rtt_from: &str,
     cpu_us: Option<f64>,
@@ -459,7 +443,7 @@ pub(super) fn expectation(
 }
 
 /// Why a target gave nothing, with what to do about it.
-pub(super) fn nothing_reached(name: &str, report: &ConnectReport) -> String {
+fn nothing_reached(name: &str, report: &ConnectReport) -> String {
     let unreached = Unreached {
         subject: format!("--to {name}"),
         operation: "connection",

@@ -19,15 +19,15 @@ use tcptoll_core::study::{PlannedArm, Settings};
 
 use super::syn_queue::settings::SynQueueSettings;
 use super::syn_queue::trial::SynQueueTrial;
-use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 
 /// The most half-open requests that the measured listener was seen to hold.
-pub(crate) const HALF_OPEN_PEAK: MetricSpec =
+pub(super) const HALF_OPEN_PEAK: MetricSpec =
     metric("half_open_peak", "requests", "peak of half-open requests", Better::Neither);
 
 /// Most half-open requests that the peer keeps.
-pub(crate) const HALF_OPEN_MAX: u64 = 65_536;
+pub(super) const HALF_OPEN_MAX: u64 = 65_536;
 
 /// Every cause that a run may name, in the order of the answer.
 const CAUSES: &[&CauseSpec] = &[&SYN_QUEUE_FULL, &ACCEPT_QUEUE_FULL];
@@ -52,7 +52,6 @@ The peer that fills the queue exists in the lab only; it cannot be directed at a
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "syn-queue",
     question: "What happens to ordinary clients when a listener's SYN queue is full of half-open requests, with and without SYN cookies?",
@@ -86,7 +85,6 @@ pub(crate) const SPEC: Spec = Spec {
     conclude: findings::conclude,
 };
 
-/// The experiment.
 pub(crate) struct SynQueue;
 
 impl Experiment for SynQueue {

@@ -138,7 +138,6 @@ pub(super) enum HalfOpen {
 pub(super) struct SynQueueSettings {
     /// The lab, with the sysctls that options stand for.
     pub lab: LabSpec,
-    /// Connections in all.
     pub count: u64,
     /// Closed loop: connections at a time.
     pub concurrency: Option<u64>,

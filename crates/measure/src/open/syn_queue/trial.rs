@@ -23,40 +23,35 @@ use crate::kit::opening::{Trace, drive_measured};
 use crate::kit::plan::{Context, Outcome, TrialError};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
-use crate::open::queues::{QueueLoad, balance_of};
+use crate::open::queues::{QueueLoad, balance_of, ns};
 
 /// The last of the peer's first SYNs has arrived after this, on top of the way: two looks at half-open
 /// requests, so that a full queue is seen before the load too.
 const ARRIVED: Duration = Duration::from_millis(100);
 
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// What the peer did to the server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pressed {
+struct Pressed {
     /// Sources that sent SYNs; 0: there was no peer.
-    pub(super) sources: u64,
+    sources: u64,
     /// Half-open requests that the server holds, by its settings.
-    pub(super) holds: u32,
+    holds: u32,
     /// What the peer reported at its end.
-    pub(super) report: HalfOpenReport,
+    report: HalfOpenReport,
 }
 
 impl Pressed {
     /// Requests of the peer that the server should hold.
-    pub(super) fn expected(&self) -> u64 {
+    fn expected(&self) -> u64 {
         self.sources.min(self.holds.into())
     }
 }
 
-/// One arm, being run.
 pub(super) struct SynQueueTrial<'a> {
-    pub(super) settings: &'a SynQueueSettings,
-    pub(super) notes: Notes,
-    pub(super) queue: QueueLoad,
-    pub(super) pressed: Pressed,
+    settings: &'a SynQueueSettings,
+    notes: Notes,
+    queue: QueueLoad,
+    pressed: Pressed,
 }
 
 impl<'a> SynQueueTrial<'a> {
@@ -203,7 +198,7 @@ impl Trial for SynQueueTrial<'_> {
 const KEPT_WITHIN: Duration = Duration::from_millis(900);
 
 impl SynQueueTrial<'_> {
-    pub(super) fn take_load(&mut self, report: &ConnectReport, seen: &LoadObservation<'_>) {
+    fn take_load(&mut self, report: &ConnectReport, seen: &LoadObservation<'_>) {
         let notes = &mut self.notes;
         self.queue.take(notes, report, self.settings.flow(), seen);
         let attempts = report.attempts;
@@ -228,7 +223,7 @@ impl SynQueueTrial<'_> {
     }
 
     /// Once counters and wire are known: what was dropped, and the whole record of the queues.
-    pub(super) fn record_queues(&mut self) {
+    fn record_queues(&mut self) {
         let drops = if self.peer_competes() {
             self.counted_together()
         } else {

@@ -46,7 +46,6 @@ fn answer(summary: &Summary) -> String {
     answer_of(summary, sentences)
 }
 
-/// The highest step.
 fn cliff(arms: &[&Arm]) -> Option<String> {
     let with =
         |arm: &&Arm| Some((sheet::recorded(arm)?.cliff?, sheet::recorded(arm)?.cliff_expected));
@@ -86,7 +85,6 @@ fn beyond(summary: &Summary, arms: &[&Arm]) -> Option<String> {
     ))
 }
 
-/// Arms without a step.
 fn flat(arms: &[&Arm]) -> Option<String> {
     let cpu = |arm: &&Arm| value(arm, CONNECT_CPU_MEAN.name);
     let costs: Vec<f64> = arms.iter().filter_map(cpu).collect();
@@ -148,7 +146,6 @@ fn ran_out(arms: &[&Arm]) -> Option<String> {
     })
 }
 
-/// Commands worth running next.
 fn next(summary: &Summary) -> Vec<NextStep> {
     let mut steps = explanations(summary);
     if summary.study.is_some() {

@@ -16,38 +16,38 @@ use tcptoll_core::study::{PlannedArm, Settings};
 
 use super::time_wait::settings::TimeWaitSettings;
 use super::time_wait::trial::TimeWaitTrial;
-use crate::kit::causes::ports::{LOCAL_PORTS_SCARCE, PORTS_SEARCH_SLOW};
 use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::port_causes::{LOCAL_PORTS_SCARCE, PORTS_SEARCH_SLOW};
 
 /// Workers in the middle of an operation, mean: the load average of this load.
-pub(crate) const BUSY_WORKERS: MetricSpec =
+pub(super) const BUSY_WORKERS: MetricSpec =
     metric("busy_workers_mean", "workers", "mean busy workers", Better::Lower);
 /// Number of times that the CPU of connect(2) rises at the step; absent without one.
-pub(crate) const CLIFF_FACTOR: MetricSpec =
+pub(super) const CLIFF_FACTOR: MetricSpec =
     metric("cliff_factor", "", "increase of connect CPU at the cliff", Better::Lower);
 /// Ports in use at the step; absent without one.
-pub(crate) const CLIFF_PORTS: MetricSpec =
+pub(super) const CLIFF_PORTS: MetricSpec =
     metric("cliff_ports", "ports", "ports in use at the cliff", Better::Neither);
 /// Mean CPU time of bind(2) and connect(2), calls that failed included.
-pub(crate) const CONNECT_CPU_MEAN: MetricSpec =
+pub(super) const CONNECT_CPU_MEAN: MetricSpec =
     metric("connect_cpu_us_mean", "us", "mean connect CPU", Better::Lower);
 /// The same CPU time, divided by the operations that began: long-lived connections cost it once.
-pub(crate) const CONNECT_CPU_PER_OP: MetricSpec =
+pub(super) const CONNECT_CPU_PER_OP: MetricSpec =
     metric("connect_cpu_us_per_op", "us", "connect CPU per operation", Better::Lower);
 /// Share of the window in which the client host's CPU was idle.
-pub(crate) const IDLE_SHARE: MetricSpec =
+pub(super) const IDLE_SHARE: MetricSpec =
     metric("client_idle_share", "share", "client CPU idle", Better::Higher);
 /// The same in the first tenth of the window.
-pub(crate) const IDLE_SHARE_FIRST: MetricSpec =
+pub(super) const IDLE_SHARE_FIRST: MetricSpec =
     metric("client_idle_share_first", "share", "client CPU idle at the start", Better::Higher);
 /// The same in the last tenth of the window.
-pub(crate) const IDLE_SHARE_LAST: MetricSpec =
+pub(super) const IDLE_SHARE_LAST: MetricSpec =
     metric("client_idle_share_last", "share", "client CPU idle at the end", Better::Higher);
 /// Operations that succeeded per second within the window.
 pub(crate) const RATE: MetricSpec =
     metric("operations_per_s", "1/s", "operations per second", Better::Higher);
 /// Local ports in use to the destination, the most.
-pub(crate) const PORTS_PEAK: MetricSpec =
+pub(super) const PORTS_PEAK: MetricSpec =
     metric("ports_in_use_peak", "ports", "peak of ports in use", Better::Neither);
 /// CPU time of bind(2) and connect(2), of connections that succeeded.
 pub(crate) const CONNECT_CPU: HistogramSpec =
@@ -70,7 +70,6 @@ Examples:
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "time-wait",
     question: "What do short connections cost as the client's local ports run low?",
@@ -111,7 +110,6 @@ pub(crate) const SPEC: Spec = Spec {
     conclude: findings::conclude,
 };
 
-/// The experiment.
 pub(crate) struct TimeWait;
 
 impl Experiment for TimeWait {

@@ -49,7 +49,6 @@ impl CurveLine<'_> {
     }
 }
 
-/// A vertical line.
 struct Mark {
     class: String,
     ports: f64,
@@ -229,7 +228,6 @@ const NAME: usize = 22;
 /// Rates nearer than this share of the greatest are drawn as one place.
 const SAME: f64 = 0.04;
 
-/// A point.
 struct Point<'a> {
     at: usize,
     arm: &'a Arm,
@@ -373,7 +371,6 @@ const PANELS: [Panel; 5] = [
     },
 ];
 
-/// A quantity over time.
 #[derive(Clone, Copy)]
 struct Panel {
     title: &'static str,

@@ -143,7 +143,7 @@ const BUCKETS_MAX: u64 = i32::MAX as u64;
 /// Sysctls that options of their own set.
 pub(super) const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
 pub(super) const TW_REUSE: &str = "net.ipv4.tcp_tw_reuse";
-pub(super) const MAX_TW_BUCKETS: &str = "net.ipv4.tcp_max_tw_buckets";
+const MAX_TW_BUCKETS: &str = "net.ipv4.tcp_max_tw_buckets";
 
 /// Time of one operation if the kernel finds a port quickly, and if it has to search, s (measured on
 /// Linux 6.18, over veth). To estimate how long a trial takes.
@@ -177,7 +177,7 @@ pub(super) struct TimeWaitSettings {
     /// The lowest and the highest local port, if they were set.
     pub(super) range: Option<(u16, u16)>,
     /// Limit of TIME-WAIT, if it was set.
-    pub(super) max_tw_buckets: Option<u64>,
+    max_tw_buckets: Option<u64>,
     /// Addresses that are bound; none: the kernel chooses, and `bind(2)` is not called.
     pub(super) sources: Vec<IpAddr>,
     /// `IP_BIND_ADDRESS_NO_PORT`, where an address is bound.

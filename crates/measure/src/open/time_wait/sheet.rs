@@ -257,7 +257,6 @@ fn first_failure_s(used: &PortUse) -> Option<f64> {
     failed.map(|[at, ..]| *at)
 }
 
-/// Its parts.
 pub(crate) const OWN: Own =
     Own { forecasts, failed: Some(failed), counted, text_after: blocks, picture, sections, ..NONE };
 

@@ -45,32 +45,30 @@ const PORT: u16 = 9_000;
 /// Sockets may take this long to their last state, after FINs have been waited for.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// One arm, being run.
 pub(super) struct TimeWaitTrial<'a> {
-    pub(super) settings: &'a TimeWaitSettings,
-    pub(super) notes: Notes,
+    settings: &'a TimeWaitSettings,
+    notes: Notes,
     /// What the forecast rests on.
-    pub(super) ports: PortSettings,
+    ports: PortSettings,
     /// The forecast, and the operations that follow from it.
-    pub(super) forecast: PortForecast,
-    pub(super) count: Option<u64>,
+    forecast: PortForecast,
+    count: Option<u64>,
     /// Local ports in use when the measurement began.
-    pub(super) held: u64,
+    held: u64,
     /// When the first connection was opened, ns on the monotonic clock.
-    pub(super) since_ns: u64,
+    since_ns: u64,
     /// Our server, while it runs.
     server: Option<Begun<Echo>>,
     /// What it reports at its end.
-    pub(super) echoed: EchoReport,
+    echoed: EchoReport,
     /// Sockets of closed connections on client and server.
-    pub(super) closed: [ClosedSockets; 2],
+    closed: [ClosedSockets; 2],
 }
 
-/// What a load reported.
 pub(super) struct Driven {
-    pub(super) report: ShortReport,
+    report: ShortReport,
     /// Distributions by name, without unit.
-    pub(super) histograms: Vec<(String, Histogram)>,
+    histograms: Vec<(String, Histogram)>,
 }
 
 impl<'a> TimeWaitTrial<'a> {
@@ -232,15 +230,14 @@ const TIME_WAIT_S: f64 = 60.0;
 const BACKLOG: i32 = 4_096;
 
 impl TimeWaitSettings {
-    /// The server.
-    pub(super) fn echo(&self, at: SocketAddr) -> Echo {
+    fn echo(&self, at: SocketAddr) -> Echo {
         Echo { at, backlog: BACKLOG, closes: self.close == CloseFirst::Server }
     }
 
     /// Opens and closes connections before the measurement; gives how many local ports they hold.
     ///
     /// Errors: the kernel does not hold as many as asked.
-    pub(super) fn hold(
+    fn hold(
         &self,
         hosts: &mut Hosts,
         (target, range): (SocketAddr, (u16, u16)),
@@ -315,7 +312,7 @@ const TICKS_MIN: u64 = 20;
 const TICK_NS: u64 = 10_000_000;
 
 impl TimeWaitTrial<'_> {
-    pub(super) fn take_report(&mut self, driven: &Driven) {
+    fn take_report(&mut self, driven: &Driven) {
         let Driven { report, histograms } = driven;
         let settings = self.settings;
         let notes = &mut self.notes;
@@ -370,7 +367,7 @@ impl TimeWaitTrial<'_> {
         }
     }
 
-    pub(super) fn take_port_use(&mut self, report: &ShortReport, client: Span<'_>) {
+    fn take_port_use(&mut self, report: &ShortReport, client: Span<'_>) {
         let loopback = self.ports.loopback;
         let [ours, theirs] = self.closed;
         let server = if loopback { ours.server } else { theirs.server };
@@ -427,7 +424,7 @@ impl TimeWaitTrial<'_> {
         notes.arm.own.port_use = Some(Box::new(port_use));
     }
 
-    pub(super) fn take_hosts(&mut self, report: &ShortReport, seen: &LoadObservation<'_>) {
+    fn take_hosts(&mut self, report: &ShortReport, seen: &LoadObservation<'_>) {
         let notes = &mut self.notes;
         notes.arm.client.rss_peak_bytes = Some(seen.client.after.rss_peak_bytes);
         notes.client_cpu(report.cpu_us, report.attempts, report.attempts);
@@ -441,7 +438,7 @@ impl TimeWaitTrial<'_> {
     /// Holds the kernel's count of TIME-WAIT, socket by socket, against what must be there: the ports
     /// held before and the connections closed since, without those that the kernel or a reset of the
     /// server ended early (RFC 1337).
-    pub(super) fn check_time_wait(&mut self, report: &ShortReport, client: Span<'_>) {
+    fn check_time_wait(&mut self, report: &ShortReport, client: Span<'_>) {
         let age_ns = client.after.at_ns.saturating_sub(self.since_ns);
         let Some(port_use) = &self.notes.arm.own.port_use else { return };
         let counts = self.settings.close != CloseFirst::Server

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::kit::causes::ports::LOCAL_PORTS_SCARCE;
-use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
+use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
+use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::record::Arm;
@@ -178,7 +178,7 @@ fn close_race(arm: &Arm) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::causes;
+    use crate::kit::conclusion::supported;
     use tcptoll_core::record::{Closing, Metric};
     use tcptoll_core::stats::HistogramSummary;
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     fn texts(arm: &Arm) -> Vec<(String, String)> {
-        causes::supported(arm, ALL).into_iter().map(|cause| (cause.id, cause.text)).collect()
+        supported(arm, ALL).into_iter().map(|cause| (cause.id, cause.text)).collect()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::messages::ServerKind;
 
 use crate::kit::plan::TrialError;
-use crate::kit::reuse_limits::ReuseLimits;
+use crate::kit::settings::ReuseLimits;
 use crate::kit::settings::{LabSpec, SettingsReader, wrong};
 use crate::kit::target::Target;
 

@@ -18,15 +18,15 @@ use super::closing::{AfterLoad, Server, count_closed, take_closing};
 use super::endpoints::{Ends, LabServer, LabSettings};
 use super::forecast::Pace;
 use super::settings::{HttpSettings, Tls};
+use crate::kit::hosts::RootsFile;
 use crate::kit::hosts::{PortsNeeded, launch, read_sysctls};
-use crate::kit::no_answer::{NO_ANSWER, Unreached};
 use crate::kit::notes::Notes;
 use crate::kit::path::Opened;
 use crate::kit::plan::{Context, Outcome, TrialError};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
-use crate::kit::roots::RootsFile;
 use crate::kit::settings::{WarmUp, wrong};
+use crate::kit::target::{NO_ANSWER, Unreached};
 
 /// Ports of the lab's server: above those that only a privileged program may listen on.
 const PORT: u16 = 8080;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::kit::causes::queues::ACCEPT_QUEUE_FULL;
 use crate::kit::conclusion::cured;
+use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Advice, Arm, Summary};
 use tcptoll_core::units::{human_count, human_us};
