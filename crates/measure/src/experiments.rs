@@ -5,15 +5,15 @@ pub(crate) use crate::kit::plan::Experiment;
 
 /// Every experiment, in alphabetical order.
 pub(crate) const ALL: &[&dyn Experiment] = &[
-    &crate::open::accept_queue::experiment::AcceptQueue,
-    &crate::open::connect::experiment::Connect,
+    &crate::open::accept_queue::AcceptQueue,
+    &crate::open::connect::Connect,
     &crate::requests::http::Http,
     &crate::idle::keepalive::Keepalive,
     &crate::carry::messages::experiment::Messages,
     &crate::pages::page::experiment::Page,
     &crate::carry::stream::experiment::Stream,
-    &crate::open::syn_queue::experiment::SynQueue,
-    &crate::open::time_wait::experiment::TimeWait,
+    &crate::open::syn_queue::SynQueue,
+    &crate::open::time_wait::TimeWait,
     &crate::pages::visitors::experiment::VisitorsOfASite,
     &crate::requests::worker_pool::WorkerPool,
 ];

@@ -1,9 +1,8 @@
 //! What every conclusion needs: causes with their advice, figures by name, the least and the most of
 //! many, sentences, an answer of them, and commands to run next.
 
-use crate::kit::causes;
 use tcptoll_core::experiment::cause::CauseSpec;
-use tcptoll_core::record::{Arm, Comparison, NextStep, Summary};
+use tcptoll_core::record::{Arm, Cause, Comparison, NextStep, Summary};
 use tcptoll_core::units::human_count;
 
 /// Arms and comparisons that are stated one by one; of more, the least and the most.
@@ -24,6 +23,11 @@ pub(crate) const VERDICT_MAX: usize = 110;
 /// The same of a second comparison that has its words within the same sentence.
 const SECOND_MAX: usize = 20;
 
+/// Those of the causes that the arm's evidence supports, in the order of the list.
+pub(crate) fn supported(arm: &Arm, causes: &[&CauseSpec]) -> Vec<Cause> {
+    causes.iter().filter_map(|cause| cause.explain(arm)).collect()
+}
+
 /// Names the causes that the evidence of each arm supports, and what to change against them.
 ///
 /// `proof` says what the same run measured with the change for a cause in place.
@@ -32,7 +36,7 @@ pub(crate) fn explain(
     all: &[&CauseSpec],
     proof: impl Fn(&Summary, &str) -> Option<String>,
 ) {
-    summary.causes = summary.arms.iter().flat_map(|arm| causes::supported(arm, all)).collect();
+    summary.causes = summary.arms.iter().flat_map(|arm| supported(arm, all)).collect();
     let is_found = |spec: &&CauseSpec| summary.causes.iter().any(|cause| cause.id == spec.id);
     let mut found: Vec<&CauseSpec> = all.iter().copied().filter(is_found).collect();
     found.sort_by_key(|spec| spec.id);
@@ -251,8 +255,8 @@ pub(crate) fn few(count: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::causes::ports::LOCAL_PORTS_SCARCE;
-    use crate::kit::causes::queues::ACCEPT_QUEUE_FULL;
+    use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
+    use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
     use tcptoll_core::record::HostSummary;
 
     #[test]

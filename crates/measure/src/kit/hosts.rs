@@ -1,7 +1,11 @@
 //! A lab made for one trial, and what every experiment asks of its hosts.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tcptoll_core::record::{HostSummary, LinkKind};
@@ -16,12 +20,12 @@ use tcptoll_lab::messages::{
 };
 
 use super::notes::Notes;
+use super::plan::{Context, TrialError};
 use super::settings::LabSpec;
-use crate::kit::plan::{Context, TrialError};
 
 /// Echoes on a quiet link and the time between two, ns, where the trial looks closer and where it
 /// does not: there are many such trials, and what they have adds up.
-pub(crate) const ECHOES: [(u16, u64); 2] = [(50, 2_000_000), (10, 1_000_000)];
+pub(super) const ECHOES: [(u16, u64); 2] = [(50, 2_000_000), (10, 1_000_000)];
 
 /// What a trial in the lab takes besides its load and its server, s: namespaces, hosts, echoes,
 /// counters (measured: 0.055 on a quiet machine, 0.12 on a busy one).
@@ -61,7 +65,6 @@ pub(crate) fn workers_seen(host: &mut Handle) -> Result<WorkersSeen, LabError> {
 pub(crate) struct PortsNeeded {
     /// In use at a time.
     pub(crate) at_a_time: u64,
-    /// Connections in all.
     pub(crate) connections: u64,
 }
 
@@ -199,7 +202,7 @@ pub(crate) fn launch(
 /// Waits until the last FINs have come through, so that they are counted.
 ///
 /// Round trip of the path, and how much longer a way may take.
-pub(crate) fn settle(
+pub(super) fn settle(
     hosts: &mut Hosts,
     round_trip: Duration,
     jitter: Duration,
@@ -219,7 +222,7 @@ pub(crate) fn count(link: &mut Handle) -> Result<(Counted, Vec<Rows>), TrialErro
     Ok((answered.answer, answered.rows))
 }
 
-pub(crate) fn set_sysctls(
+fn set_sysctls(
     host: &mut Handle,
     wanted: Vec<(String, String)>,
 ) -> Result<BTreeMap<String, String>, LabError> {
@@ -259,6 +262,39 @@ pub(crate) fn syn_ack_ladder_of(host: &mut Handle) -> Result<Vec<Duration>, LabE
     const RETRIES: &str = "net.ipv4.tcp_synack_retries";
     let got = read_sysctls(host, &[RETRIES])?;
     Ok(syn_ack_ladder(got.get(RETRIES).and_then(|text| text.parse().ok()).unwrap_or(5)))
+}
+
+/// A file of root certificates for the client; it goes with the trial.
+pub(crate) struct RootsFile(PathBuf);
+
+impl RootsFile {
+    pub(crate) fn write(pem: &str, seed: u64) -> Result<Self, TrialError> {
+        let name = format!("tcptoll-{}-{seed:016x}.pem", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let refuse = |error: std::io::Error| {
+            TrialError::Lab(LabError::Refused(format!("{}: {error}", path.display())))
+        };
+        // Of this user alone, and nobody else's file of the same name.
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(refuse)?;
+        let roots = Self(path.clone());
+        file.write_all(pem.as_bytes()).map_err(refuse)?;
+        Ok(roots)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for RootsFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 #[cfg(test)]

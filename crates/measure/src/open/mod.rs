@@ -2,8 +2,8 @@
 
 pub(crate) mod accept_queue;
 pub(crate) mod connect;
+mod outcomes;
 pub(crate) mod pictures;
-mod queue_load;
 mod queues;
 pub(crate) mod syn_queue;
 pub(crate) mod time_wait;

@@ -10,33 +10,40 @@
 //! `TcpExtListenDrops` decides. Several listeners have exact figures only if their `sk_drops` add up to
 //! `TcpExtListenDrops`; otherwise each figure is an upper bound, and marked as one (`drops_at_most`).
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcptoll_core::experiment::figures::{FAILED_SHARE, FAILURE};
 use tcptoll_core::link::LinkSpec;
 use tcptoll_core::record::{DropBalance, ListenerQueue, Queues, RetryLadder};
 use tcptoll_core::tcp::drops::{Counted, Doubt, balance};
 use tcptoll_core::tcp::half_open::HalfOpenSettings;
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::{Handle, LabError};
-use tcptoll_lab::messages::Opened;
+use tcptoll_lab::lab::{Begun, Handle, Hosts, LabError};
+use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Opened, WatchQueues};
 
-use crate::kit::hosts::read_sysctls;
+use crate::kit::hosts::{ladder_of, read_sysctls, syn_ack_ladder_of};
 use crate::kit::notes::Notes;
+use crate::kit::opening::{
+    Flow, LADDER_SLACK, Trace, begin_greeting, end_greeting, recorded_queues, take_opened,
+};
+use crate::kit::plan::TrialError;
+use crate::kit::procedure::LoadObservation;
 
 /// A SYN that is answered later than this is retransmitted, although nobody dropped it.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(900);
 
 /// The retry ladders of both hosts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ladders {
+struct Ladders {
     /// Of the client's SYNs.
     pub(crate) syn: Vec<Duration>,
     /// Of the server's SYN-ACKs.
-    pub(crate) syn_ack: Vec<Duration>,
+    syn_ack: Vec<Duration>,
 }
 
 /// What the client's kernel knows, on both ladders, with the server's queues.
-pub(crate) fn queues_of(
+fn queues_of(
     opened: &Opened,
     ladders: &Ladders,
     listeners: Vec<ListenerQueue>,
@@ -60,10 +67,7 @@ pub(crate) fn queues_of(
 }
 
 /// Fills in how many half-open requests each listener holds, from this host's settings.
-pub(crate) fn limit_half_open(
-    host: &mut Handle,
-    listeners: &mut [ListenerQueue],
-) -> Result<(), LabError> {
+fn limit_half_open(host: &mut Handle, listeners: &mut [ListenerQueue]) -> Result<(), LabError> {
     const BACKLOG: &str = "net.ipv4.tcp_max_syn_backlog";
     const COOKIES: &str = "net.ipv4.tcp_syncookies";
     let got = read_sysctls(host, &[BACKLOG, COOKIES])?;
@@ -82,7 +86,7 @@ pub(crate) fn limit_half_open(
 /// have other reasons too, and where others use the machines. Figures that must be equal and are not become warnings.
 ///
 /// `aborts`: `tcp_abort_on_overflow` is on. The load's clients are the only ones that connect.
-pub(crate) fn balance_of(
+pub(super) fn balance_of(
     notes: &mut Notes,
     link: &LinkSpec,
     opened: &Opened,
@@ -174,6 +178,124 @@ fn attribute(listeners: &mut [ListenerQueue], counted: u64) {
             listener.drops_at_most = by_sockets != counted;
         }
     }
+}
+
+/// One look at the queues of this number counts half-open requests too: every 50 ms, for 1 % of a CPU.
+const HALF_OPEN_EVERY: u32 = 5;
+
+/// Our own server while it runs, and what its host and its clients report of the queues.
+#[derive(Default)]
+pub(super) struct QueueLoad {
+    ladders: Ladders,
+    server: Option<Begun<Greet>>,
+    /// Addresses of its listeners, the measured one first.
+    listening: Vec<SocketAddr>,
+    /// What the server reports at its end.
+    pub(crate) greeted: GreetReport,
+    /// The queues of its listeners, the measured one first.
+    pub(crate) listeners: Vec<ListenerQueue>,
+    /// What the client's kernel knows.
+    pub(crate) opened: Opened,
+}
+
+pub(super) fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl QueueLoad {
+    /// Reads the retry ladders of both hosts.
+    pub(crate) fn prepare(&mut self, hosts: &mut Hosts) -> Result<(), TrialError> {
+        self.ladders = Ladders {
+            syn: ladder_of(&mut hosts.client)?,
+            syn_ack: syn_ack_ladder_of(hosts.server()?)?,
+        };
+        Ok(())
+    }
+
+    /// Starts the server. Its host records the queues from before the first listener on.
+    pub(crate) fn listen(&mut self, hosts: &mut Hosts, greet: &Greet) -> Result<(), TrialError> {
+        hosts.server()?.ask(&WatchQueues { half_open_every: HALF_OPEN_EVERY })?;
+        let (server, listening) = begin_greeting(hosts, greet)?;
+        (self.server, self.listening) = (Some(server), listening);
+        Ok(())
+    }
+
+    /// The address of the measured listener.
+    pub(crate) fn target(&self) -> Result<SocketAddr, TrialError> {
+        measured(&self.listening)
+    }
+
+    /// The addresses of all other listeners.
+    pub(crate) fn further(&self) -> &[SocketAddr] {
+        self.listening.get(1..).unwrap_or_default()
+    }
+
+    /// Connections to the measured listener, from the sources of the trial over a link of this round
+    /// trip. The client reports its kernel's evidence of retransmissions on both ladders.
+    pub(crate) fn order(
+        &self,
+        count: u64,
+        notes: &Notes,
+        rtt: Duration,
+    ) -> Result<ConnectLoad, TrialError> {
+        let rungs = |ladder: &[Duration]| ladder.iter().copied().map(ns).collect();
+        Ok(ConnectLoad {
+            bind: notes.sources.clone(),
+            ladder_ns: rungs(&self.ladders.syn),
+            ladder_slack_ns: ns(LADDER_SLACK + rtt),
+            evidence: true,
+            syn_ack_ladder_ns: rungs(&self.ladders.syn_ack),
+            ..ConnectLoad::to(self.target()?, count)
+        })
+    }
+
+    /// Ends the server, and takes what its host recorded of the queues.
+    pub(crate) fn end(&mut self, hosts: &mut Hosts) -> Result<(), TrialError> {
+        let Some(greeting) = self.server.take() else { return Ok(()) };
+        let host = hosts.server()?;
+        self.greeted = end_greeting(host, greeting, &mut Trace::default())?;
+        self.listeners = recorded_queues(host, &self.listening)?;
+        Ok(limit_half_open(host, &mut self.listeners)?)
+    }
+
+    /// Notes what every load on a queue has: what [`take_opened`] notes, CPU and memory of both hosts,
+    /// and failures.
+    pub(crate) fn take(
+        &mut self,
+        notes: &mut Notes,
+        report: &ConnectReport,
+        flow: Flow,
+        seen: &LoadObservation<'_>,
+    ) {
+        take_opened(notes, report, &self.ladders.syn, flow);
+        let attempts = report.attempts;
+        notes.arm.client.rss_peak_bytes = Some(seen.client.after.rss_peak_bytes);
+        notes.client_cpu(report.cpu_us, attempts, attempts);
+        notes.server_cpu(self.greeted.cpu_us, self.greeted.accepted, attempts);
+        if let (Some(server), Some(span)) = (&mut notes.arm.server, seen.server) {
+            server.rss_peak_bytes = Some(span.after.rss_peak_bytes);
+        }
+        let failed: u64 = report.errors.values().sum();
+        let share = (attempts > 0).then(|| failed as f64 / attempts as f64);
+        notes.metric(&FAILED_SHARE, share, attempts);
+        self.opened = report.opened.clone().unwrap_or_default();
+        notes.histogram(&FAILURE, &self.opened.failure);
+    }
+
+    /// What is recorded of the queues, without the drops.
+    pub(crate) fn recorded(&mut self) -> Queues {
+        let listeners = std::mem::take(&mut self.listeners);
+        queues_of(&self.opened, &self.ladders, listeners, self.greeted.accept_intervals)
+    }
+}
+
+/// The measured one of a server's listeners: the first.
+///
+/// Errors: it has none.
+pub(crate) fn measured(listening: &[SocketAddr]) -> Result<SocketAddr, TrialError> {
+    let no_listener =
+        || TrialError::Lab(LabError::Refused("the server host reported no listener".to_owned()));
+    listening.first().copied().ok_or_else(no_listener)
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ fn exchange(arm: &Arm) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::causes;
+    use crate::kit::conclusion::supported;
     use tcptoll_core::record::{Acks, HostSummary, MessageWay, Transfer};
 
     fn arm(latency_us: f64, delayed: i64, ack_us: Option<f64>, nagle: bool) -> Arm {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn named(arm: &Arm) -> Vec<String> {
-        causes::supported(arm, ALL)
+        supported(arm, ALL)
             .into_iter()
             .map(|cause| format!("{}: {}", cause.id, cause.text))
             .collect()

@@ -1,20 +1,22 @@
 //! What happens to clients when connections arrive faster than the server accepts them?
 
-mod advice;
-mod columns;
-mod conclusion;
-pub(crate) mod experiment;
-mod options;
+mod findings;
 mod settings;
+mod sheet;
 mod trial;
 
-use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use tcptoll_core::experiment::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
     DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, QUEUE_FULL,
     RATE_RESOLUTION, RTT, SERVER_CPU, WAITED,
 };
 use tcptoll_core::experiment::spec::{Noun, Spec};
+use tcptoll_core::study::{PlannedArm, Settings};
+
+use super::accept_queue::settings::AcceptQueueSettings;
+use super::accept_queue::trial::AcceptQueueTrial;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\
@@ -36,15 +38,14 @@ An option with several values makes one arm (variant) per value. The other arms 
 the first, by time to first byte. Connect latency would be misleading: a client may regard a
 connection as established although the server has dropped its last ACK.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "accept-queue",
     question: "What happens to clients when connections arrive faster than the server accepts them?",
     about: "Overflow a server's accept queue and measure the effect on its clients",
     examples: EXAMPLES,
-    options: options::OPTIONS,
+    options: settings::OPTIONS,
     target: None,
-    complete: options::complete,
+    complete: settings::complete,
     compares: |_| true,
     metrics: &[
         &QUEUE_FULL,
@@ -66,7 +67,29 @@ pub(crate) const SPEC: Spec = Spec {
     // A retransmission costs 1 s and more: smaller differences do not tell a full queue from a queue.
     margin: 0.05,
     operation: Noun::CONNECTION,
-    tables: columns::TABLES,
+    tables: sheet::TABLES,
     causes: &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL],
-    conclude: conclusion::conclude,
+    conclude: findings::conclude,
 };
+
+pub(crate) struct AcceptQueue;
+
+impl Experiment for AcceptQueue {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(AcceptQueueSettings::from(settings)?))
+    }
+}
+
+impl Plan for AcceptQueueSettings {
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        AcceptQueueTrial::outcome(arm, self, context)
+    }
+}

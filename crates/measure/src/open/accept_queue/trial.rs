@@ -18,8 +18,7 @@ use crate::kit::plan::{Context, Outcome, TrialError};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::WarmUp;
-use crate::open::queue_load::{QueueLoad, measured};
-use crate::open::queues::balance_of;
+use crate::open::queues::{QueueLoad, balance_of, measured, ns};
 
 /// Time between two connections to the same further listener.
 const FURTHER_EVERY: Duration = Duration::from_millis(100);
@@ -33,11 +32,6 @@ const WARM_AT_ONCE: u64 = 8;
 /// Whoever is not connected within this by a server that accepts immediately never will be.
 const WARM_LIMIT: Duration = Duration::from_secs(10);
 
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// One arm, being run.
 pub(super) struct AcceptQueueTrial<'a> {
     settings: &'a AcceptQueueSettings,
     notes: Notes,

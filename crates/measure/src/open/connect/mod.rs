@@ -1,24 +1,25 @@
 //! What does it cost to open a TCP connection, and where does the time go?
 
-mod causes;
-mod columns;
-mod conclusion;
-mod expectation;
-pub(crate) mod experiment;
-mod no_answer;
-mod observation;
-mod options;
-mod parse;
-pub(crate) mod pictures;
+mod findings;
 mod settings;
+pub(crate) mod sheet;
+mod timeline;
 mod trial;
-mod warmup;
 
 use tcptoll_core::experiment::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
     FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU, WAITED,
 };
 use tcptoll_core::experiment::spec::{Noun, Spec};
+use tcptoll_core::record::Resolved;
+use tcptoll_core::study::{PlannedArm, Settings};
+use tcptoll_lab::files::Shared;
+
+use super::connect::settings::ConnectSettings;
+use super::connect::trial::ConnectTrial;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::kit::settings::check_congestion;
+use crate::kit::target::{PUBLIC_RATE_PER_S, Target};
 
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\
@@ -41,15 +42,14 @@ Examples:
 An option with several values (--backlog 16,4096) makes one arm (variant) per value. The other arms
 are compared with the first.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "connect",
     question: "What does it cost to open a TCP connection, and where does the time go?",
     about: "Measure what opening a TCP connection costs, and where the time goes",
     examples: EXAMPLES,
-    options: options::OPTIONS,
+    options: settings::OPTIONS,
     target: Some("to"),
-    complete: options::complete,
+    complete: settings::complete,
     compares: |_| true,
     metrics: &[
         &ACCEPT_QUEUE_PEAK,
@@ -68,7 +68,56 @@ pub(crate) const SPEC: Spec = Spec {
     // Differences in connect latency below this relative size change no decision.
     margin: 0.01,
     operation: Noun::CONNECTION,
-    tables: columns::TABLES,
-    causes: causes::ALL,
-    conclude: conclusion::conclude,
+    tables: sheet::TABLES,
+    causes: findings::CAUSES,
+    conclude: findings::conclude,
 };
+
+pub(crate) struct Connect;
+
+impl Experiment for Connect {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(ConnectSettings::from(settings)?))
+    }
+}
+
+impl Plan for ConnectSettings {
+    fn target(&self) -> Option<&Target> {
+        self.to.as_ref()
+    }
+
+    fn resolved(&mut self, resolved: &[Resolved]) {
+        if let Some(to) = &mut self.to {
+            to.take(resolved);
+            self.set_defaults();
+        }
+    }
+
+    fn prepare(&mut self, _files: &mut Shared) -> Result<(), TrialError> {
+        check_congestion(self.congestion.as_deref())
+    }
+
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn public_load(&self) -> Option<PublicLoad> {
+        let to = self.to.as_ref().filter(|to| to.is_public())?;
+        let rate = self.rate.unwrap_or(PUBLIC_RATE_PER_S);
+        let count = self.expected_count();
+        Some(PublicLoad {
+            target: to.typed.clone(),
+            size: rate,
+            load: format!("{count} connections at {rate} per second will be opened to it"),
+            options: "--rate and --count set other figures",
+        })
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        ConnectTrial::outcome(arm, self, context)
+    }
+}

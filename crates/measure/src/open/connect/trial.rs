@@ -1,27 +1,37 @@
 //! One trial of `connect`: what is opened, who answers, and what is looked at more closely.
+//!
+//! With a server of the user's, a handshake has two parts, from `TCP_INFO`: packets of a network that is not
+//! ours are not captured, which would need root. Right after the handshake `tcpi_rtt` is the time from SYN to
+//! SYN-ACK as the client's kernel measured it; the rest is the client's. Reading it costs one system call
+//! after the latency was taken.
+//!
+//! What arithmetic expects is one round trip and the CPU of both ends, and never less than light needs for
+//! the distance. It does not know the network's detours, queues or losses: what is measured above it is theirs.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tcptoll_core::record::{Step, Timeline};
+use tcptoll_core::record::{Expectation, Step, Timeline};
 use tcptoll_core::study::PlannedArm;
 use tcptoll_core::tcp::handshake::{accept_step, timeline};
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::{Begun, Hosts};
+use tcptoll_lab::lab::certification::median;
+use tcptoll_lab::lab::{Begun, Hosts, LabError};
 use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Split, Watch};
 
-use super::no_answer::nothing_reached;
 use super::settings::ConnectSettings;
 use crate::kit::hosts::{PortsNeeded, ladder_of, launch};
-use crate::kit::notes::Notes;
+use crate::kit::notes::{Notes, Span, path_sample, set_cpu};
 use crate::kit::opening::{
-    LADDER_SLACK, TRACE_MAX, Trace, begin_greeting, drive_measured, end_greeting,
+    Flow, LADDER_SLACK, TRACE_MAX, Trace, begin_greeting, drive, drive_measured, end_greeting,
+    take_opened, warmed,
 };
 use crate::kit::path::Opened;
 use crate::kit::plan::{Context, Outcome, TrialError};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::LabSpec;
+use crate::kit::target::Unreached;
 
 /// Connections of the witness: enough for a p99 of each step.
 const WITNESS_COUNT: u64 = 1_000;
@@ -30,18 +40,16 @@ fn no_server() -> TrialError {
     TrialError::Target("there is no server to connect to".to_owned())
 }
 
-/// One arm, being run.
 pub(super) struct ConnectTrial<'a> {
-    pub(super) settings: &'a ConnectSettings,
-    pub(super) notes: Notes,
+    settings: &'a ConnectSettings,
+    notes: Notes,
     /// Where connections go, once that is known.
-    pub(super) at: Option<SocketAddr>,
+    at: Option<SocketAddr>,
     /// Our own server, while it answers the load.
     server: Option<Begun<Greet>>,
     /// What our own server reports at its end.
-    pub(super) greeted: Option<GreetReport>,
-    /// The client's retry ladder.
-    pub(super) ladder: Vec<Duration>,
+    greeted: Option<GreetReport>,
+    ladder: Vec<Duration>,
     trace: Trace,
 }
 
@@ -66,7 +74,7 @@ impl<'a> ConnectTrial<'a> {
         Ok(trial.notes.into_outcome(&arm.factors))
     }
 
-    pub(super) fn new(name: &str, settings: &'a ConnectSettings) -> Self {
+    fn new(name: &str, settings: &'a ConnectSettings) -> Self {
         Self {
             settings,
             notes: Notes::new(name, &settings.bind),
@@ -87,7 +95,6 @@ impl<'a> ConnectTrial<'a> {
         procedure::run(self, site, context)
     }
 
-    /// The lab it needs.
     fn lab(&mut self) -> LabSpec {
         let mut lab = self.settings.lab.clone();
         self.allow_fast_open(&mut lab);
@@ -131,16 +138,11 @@ impl<'a> ConnectTrial<'a> {
         }
     }
 
-    /// Where connections go.
     fn at(&self) -> Result<SocketAddr, TrialError> {
         self.at.ok_or_else(no_server)
     }
 
-    /// Starts our own server.
-    pub(super) fn greet(
-        &self,
-        hosts: &mut Hosts,
-    ) -> Result<(Begun<Greet>, SocketAddr), TrialError> {
+    fn greet(&self, hosts: &mut Hosts) -> Result<(Begun<Greet>, SocketAddr), TrialError> {
         let greet = Greet {
             at: SocketAddr::new(hosts.addresses.server, 0),
             backlog: self.settings.backlog,
@@ -155,7 +157,7 @@ impl<'a> ConnectTrial<'a> {
         Ok((greeting, at))
     }
 
-    pub(super) fn load_on(&self, target: SocketAddr) -> ConnectLoad {
+    fn load_on(&self, target: SocketAddr) -> ConnectLoad {
         let settings = self.settings;
         let at_once = settings.at_once();
         ConnectLoad {
@@ -292,4 +294,197 @@ fn take_split(timeline: &mut Timeline, split: &Split) {
     timeline.matched = split.round_trip.count();
     timeline.unmatched = split.unmatched;
     "tcp-info".clone_into(&mut timeline.source);
+}
+
+impl ConnectTrial<'_> {
+    /// Opens connections for caches, routes and branch predictors: to the server that is measured
+    /// if there is one already and the user asked for it, else to one of their own.
+    fn warm_up(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
+        let Some(warm) = self.settings.warm_up() else { return Ok(()) };
+        let mut trial = ConnectTrial::new("", &warm);
+        trial.notes.sources.clone_from(&self.notes.sources);
+        let running = self.at.filter(|_| warm.server.is_some() || warm.to.is_some());
+        let (server, at) = match running {
+            Some(at) => (None, at),
+            None => trial.greet(hosts).map(|(server, at)| (Some(server), at))?,
+        };
+        let mut load = trial.load_on(at);
+        load.trace_limit = 0;
+        let mut unseen = Trace::default();
+        let report = drive(&mut hosts.client, &load, &mut unseen, context.interrupt, &mut |_| {})?;
+        if let Some(greeting) = server {
+            end_greeting(hosts.server()?, greeting, &mut unseen)?;
+        }
+        if context.interrupt.signal().is_some() {
+            return Err(LabError::Interrupted.into());
+        }
+        self.notes.arm.warmup = Some(warmed(report));
+        Ok(())
+    }
+}
+
+impl ConnectTrial<'_> {
+    fn take_report(&mut self, report: &ConnectReport) {
+        let settings = self.settings;
+        let flow = Flow {
+            rate: settings.rate,
+            at_once: settings.at_once(),
+            pause_every: settings.pause_every,
+        };
+        take_opened(&mut self.notes, report, &self.ladder, flow);
+    }
+
+    fn take_client(&mut self, report: &ConnectReport, span: Span<'_>) {
+        let n = report.attempts;
+        self.notes.arm.client.rss_peak_bytes = Some(span.after.rss_peak_bytes);
+        self.notes.client_cpu(report.cpu_us, report.attempts, n);
+        // The listener of a server that is not ours, but runs on this machine.
+        if !self.notes.arm.client.listeners.is_empty() {
+            self.notes.queue_peak(&span.after.listeners);
+        }
+    }
+
+    /// Notes that the time limit nobody asked for came before the number of connections.
+    fn note_cut(&mut self, report: &ConnectReport) {
+        let settings = self.settings;
+        let cut = settings.is_cut && !report.partial && report.attempts < settings.count;
+        let limit = self.settings.duration.filter(|_| cut);
+        self.notes.arm.cut_after_s = limit.map(|limit| limit.as_secs_f64());
+    }
+
+    fn take_server(&mut self, span: Span<'_>) {
+        let arm = &mut self.notes.arm;
+        let (attempts, ok) = (arm.attempts, arm.ok);
+        if let Some(server) = &mut arm.server {
+            // Of connections that a server keeps open; those of the load are closed by now.
+            server.tcp_info = span.after.connections.iter().find_map(|info| path_sample(info, ""));
+            match &self.greeted {
+                Some(_) => server.rss_peak_bytes = Some(span.after.rss_peak_bytes),
+                None => set_cpu(server, span.children_cpu_us(), ok),
+            }
+        }
+        if let Some(greeted) = &self.greeted {
+            self.notes.server_cpu(greeted.cpu_us, greeted.accepted, attempts);
+        }
+        self.notes.queue_peak(&span.after.listeners);
+    }
+
+    /// What arithmetic expects: round trips from the setting where the link has one, from the echo
+    /// where it has none, and the CPU of the steps that one handshake waits for.
+    fn expect(&mut self, quiet: &[u64]) {
+        let echo_us = median(quiet).map(|ns| ns as f64 / 1e3);
+        let asked = self.settings.lab.link.rtt;
+        let (rtt_us, from) = match echo_us {
+            _ if self.settings.to.is_none() && !asked.is_zero() => {
+                (asked.as_nanos() as f64 / 1e3, "link setting")
+            }
+            Some(us) if self.settings.to.is_some() => (us, "ICMP echo"),
+            // Without distance there is nothing to expect but what is measured.
+            _ => return,
+        };
+        let cpu_us = self.notes.arm.timeline.as_ref().and_then(|timeline| {
+            let step_us = |name: &str| {
+                timeline.steps.iter().find(|step| step.name == name).map(|step| step.p50_us)
+            };
+            Some(
+                step_us("connect() → SYN out")?
+                    + step_us("SYN in → SYN-ACK out")?
+                    + step_us("SYN-ACK in → connect() back")?,
+            )
+        });
+        let cpu_us = if from == "link setting" { cpu_us } else { None };
+        self.notes.arm.expectation =
+            Some(expectation(rtt_us, from, cpu_us, self.settings.distance_km));
+    }
+}
+
+/// Speed of light in vacuum, km/s. Exact by the definition of the metre (SI, 1983).
+const LIGHT_VACUUM_KM_PER_S: f64 = 299_792.458;
+
+/// Group index of refraction of telecommunication fibre at 1550 nm: light is this many times slower.
+///
+/// Source: typical of single-mode fibre of class ITU-T G.652 (Corning's data sheet of SMF-28e gives
+/// 1.4682 at 1550 nm); the recommendation itself fixes no value.
+const FIBRE_INDEX: f64 = 1.468;
+
+/// The least round trip over `distance_km` there and back, in µs; `index` is 1 in vacuum.
+///
+/// 1,000 km of fibre: 2 * 1000 / 299,792.458 * 1.468 = 9.79 ms.
+#[must_use]
+fn floor_rtt_us(distance_km: f64, index: f64) -> f64 {
+    2.0 * distance_km * index / LIGHT_VACUUM_KM_PER_S * 1e6
+}
+
+/// What arithmetic expects of one connection.
+///
+/// The client has it after one round trip (SYN there, SYN-ACK back); the process that accepts has it
+/// half a round trip later, when the client's ACK arrives.
+///
+/// Unit: µs and km. `rtt_from` says where the round trip is from: `link setting`, `ICMP echo`.
+/// None: CPU that was not measured adds nothing; without a distance there are no floors.
+#[must_use]
+fn expectation(
+    rtt_us: f64,
+    rtt_from: &str,
+    cpu_us: Option<f64>,
+    distance_km: Option<f64>,
+) -> Expectation {
+    let cpu = cpu_us.unwrap_or(0.0);
+    Expectation {
+        client_us: rtt_us + cpu,
+        server_process_us: 1.5 * rtt_us + cpu,
+        rtt_us,
+        rtt_from: rtt_from.to_owned(),
+        cpu_us,
+        distance_km,
+        floor_fibre_us: distance_km.map(|km| floor_rtt_us(km, FIBRE_INDEX)),
+        floor_vacuum_us: distance_km.map(|km| floor_rtt_us(km, 1.0)),
+    }
+}
+
+/// Why a target gave nothing, with what to do about it.
+fn nothing_reached(name: &str, report: &ConnectReport) -> String {
+    let unreached = Unreached {
+        subject: format!("--to {name}"),
+        operation: "connection",
+        outcome: format!("none of {} connections succeeded", report.attempts),
+        errors: &report.errors,
+        first_errors: &report.first_errors,
+    };
+    unreached.sentence(&[
+        ("bind", "--bind names an address that this host does not have"),
+        ("local-ports", "no local port is free: add --bind addresses, or wait a minute"),
+        ("timeout", "it accepts connections but sends nothing: write a request with --send"),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_floor_of_one_light_second_is_two_seconds_there_and_back() {
+        assert!((floor_rtt_us(LIGHT_VACUUM_KM_PER_S, 1.0) - 2e6).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_server_process_has_the_connection_half_a_round_trip_later() {
+        // 37 ms and 50 µs of CPU: 37,050 µs at the client, 1.5 * 37,000 + 50 at the process.
+        let expected = expectation(37_000.0, "link setting", Some(50.0), None);
+        assert!((expected.client_us - 37_050.0).abs() < 1e-9);
+        assert!((expected.server_process_us - 55_550.0).abs() < 1e-9);
+        assert_eq!(expected.floor_fibre_us, None);
+        assert_eq!(expected.rtt_from, "link setting");
+    }
+
+    #[test]
+    fn a_distance_gives_both_floors_and_fibre_is_the_slower() {
+        // Hebei to Guangdong, about 1,800 km: 12.0 ms in vacuum, 17.6 ms in fibre; 37 ms were seen.
+        let expected = expectation(37_000.0, "ICMP echo", None, Some(1800.0));
+        let vacuum = expected.floor_vacuum_us.unwrap();
+        let fibre = expected.floor_fibre_us.unwrap();
+        assert!((vacuum - 12_008.3).abs() < 0.1, "{vacuum}");
+        assert!((fibre - 17_628.2).abs() < 0.1, "{fibre}");
+        assert_eq!(expected.cpu_us, None);
+    }
 }

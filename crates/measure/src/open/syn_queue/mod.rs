@@ -1,15 +1,13 @@
 //! What happens to ordinary clients when a listener's SYN queue is full of half-open requests, with and
 //! without SYN cookies?
+//!
+//! The peer that fills the queue exists in a lab only; see [`tcptoll_lab::load::half_open`].
 
-mod columns;
-mod conclusion;
-pub(crate) mod experiment;
-mod observation;
-mod options;
+mod findings;
 mod settings;
+mod sheet;
 mod trial;
 
-use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use tcptoll_core::experiment::cause::CauseSpec;
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE, DROPS, FAILED_SHARE,
@@ -17,13 +15,19 @@ use tcptoll_core::experiment::figures::{
     WAITED, metric,
 };
 use tcptoll_core::experiment::spec::{Better, MetricSpec, Noun, Spec};
+use tcptoll_core::study::{PlannedArm, Settings};
+
+use super::syn_queue::settings::SynQueueSettings;
+use super::syn_queue::trial::SynQueueTrial;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 
 /// The most half-open requests that the measured listener was seen to hold.
-pub(crate) const HALF_OPEN_PEAK: MetricSpec =
+pub(super) const HALF_OPEN_PEAK: MetricSpec =
     metric("half_open_peak", "requests", "peak of half-open requests", Better::Neither);
 
 /// Most half-open requests that the peer keeps.
-pub(crate) const HALF_OPEN_MAX: u64 = 65_536;
+pub(super) const HALF_OPEN_MAX: u64 = 65_536;
 
 /// Every cause that a run may name, in the order of the answer.
 const CAUSES: &[&CauseSpec] = &[&SYN_QUEUE_FULL, &ACCEPT_QUEUE_FULL];
@@ -48,15 +52,14 @@ The peer that fills the queue exists in the lab only; it cannot be directed at a
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "syn-queue",
     question: "What happens to ordinary clients when a listener's SYN queue is full of half-open requests, with and without SYN cookies?",
     about: "Fill a listener's SYN queue and measure the effect on ordinary clients",
     examples: EXAMPLES,
-    options: options::OPTIONS,
+    options: settings::OPTIONS,
     target: None,
-    complete: options::complete,
+    complete: settings::complete,
     compares: tcptoll_core::experiment::options::unless_each_runs_once,
     metrics: &[
         &CLIENT_CPU,
@@ -77,7 +80,29 @@ pub(crate) const SPEC: Spec = Spec {
     // A retransmission costs 1 s and more; cookies cost microseconds, which a margin of 5 % tells apart.
     margin: 0.05,
     operation: Noun::CONNECTION,
-    tables: columns::TABLES,
+    tables: sheet::TABLES,
     causes: CAUSES,
-    conclude: conclusion::conclude,
+    conclude: findings::conclude,
 };
+
+pub(crate) struct SynQueue;
+
+impl Experiment for SynQueue {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(SynQueueSettings::from(settings)?))
+    }
+}
+
+impl Plan for SynQueueSettings {
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        SynQueueTrial::outcome(arm, self, context)
+    }
+}

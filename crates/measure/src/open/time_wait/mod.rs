@@ -1,52 +1,53 @@
 //! What do short connections cost as the client's local ports run low?
 
-mod causes;
-mod columns;
-mod conclusion;
-pub(crate) mod experiment;
-mod holding;
-mod observation;
-mod options;
-pub(crate) mod pictures;
+mod findings;
+mod pictures;
 mod settings;
-mod supply;
+pub(crate) mod sheet;
 mod trial;
 
+use tcptoll_core::experiment::cause::CauseSpec;
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, LATENCY, LATENCY_MEAN,
     LATENESS, RTT, SERVER_CPU, SERVER_TIME_WAIT, histogram, metric,
 };
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::study::{PlannedArm, Settings};
+
+use super::time_wait::settings::TimeWaitSettings;
+use super::time_wait::trial::TimeWaitTrial;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::port_causes::{LOCAL_PORTS_SCARCE, PORTS_SEARCH_SLOW};
 
 /// Workers in the middle of an operation, mean: the load average of this load.
-pub(crate) const BUSY_WORKERS: MetricSpec =
+pub(super) const BUSY_WORKERS: MetricSpec =
     metric("busy_workers_mean", "workers", "mean busy workers", Better::Lower);
 /// Number of times that the CPU of connect(2) rises at the step; absent without one.
-pub(crate) const CLIFF_FACTOR: MetricSpec =
+pub(super) const CLIFF_FACTOR: MetricSpec =
     metric("cliff_factor", "", "increase of connect CPU at the cliff", Better::Lower);
 /// Ports in use at the step; absent without one.
-pub(crate) const CLIFF_PORTS: MetricSpec =
+pub(super) const CLIFF_PORTS: MetricSpec =
     metric("cliff_ports", "ports", "ports in use at the cliff", Better::Neither);
 /// Mean CPU time of bind(2) and connect(2), calls that failed included.
-pub(crate) const CONNECT_CPU_MEAN: MetricSpec =
+pub(super) const CONNECT_CPU_MEAN: MetricSpec =
     metric("connect_cpu_us_mean", "us", "mean connect CPU", Better::Lower);
 /// The same CPU time, divided by the operations that began: long-lived connections cost it once.
-pub(crate) const CONNECT_CPU_PER_OP: MetricSpec =
+pub(super) const CONNECT_CPU_PER_OP: MetricSpec =
     metric("connect_cpu_us_per_op", "us", "connect CPU per operation", Better::Lower);
 /// Share of the window in which the client host's CPU was idle.
-pub(crate) const IDLE_SHARE: MetricSpec =
+pub(super) const IDLE_SHARE: MetricSpec =
     metric("client_idle_share", "share", "client CPU idle", Better::Higher);
 /// The same in the first tenth of the window.
-pub(crate) const IDLE_SHARE_FIRST: MetricSpec =
+pub(super) const IDLE_SHARE_FIRST: MetricSpec =
     metric("client_idle_share_first", "share", "client CPU idle at the start", Better::Higher);
 /// The same in the last tenth of the window.
-pub(crate) const IDLE_SHARE_LAST: MetricSpec =
+pub(super) const IDLE_SHARE_LAST: MetricSpec =
     metric("client_idle_share_last", "share", "client CPU idle at the end", Better::Higher);
 /// Operations that succeeded per second within the window.
 pub(crate) const RATE: MetricSpec =
     metric("operations_per_s", "1/s", "operations per second", Better::Higher);
 /// Local ports in use to the destination, the most.
-pub(crate) const PORTS_PEAK: MetricSpec =
+pub(super) const PORTS_PEAK: MetricSpec =
     metric("ports_in_use_peak", "ports", "peak of ports in use", Better::Neither);
 /// CPU time of bind(2) and connect(2), of connections that succeeded.
 pub(crate) const CONNECT_CPU: HistogramSpec =
@@ -69,16 +70,15 @@ Examples:
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "time-wait",
     question: "What do short connections cost as the client's local ports run low?",
     about: "Measure what short connections cost as local ports run low, and which fix helps",
     examples: EXAMPLES,
-    options: options::OPTIONS,
+    options: settings::OPTIONS,
     // A server elsewhere would lose its ports, or the machine its own.
     target: None,
-    complete: options::complete,
+    complete: settings::complete,
     compares: |_| true,
     metrics: &[
         &BUSY_WORKERS,
@@ -105,7 +105,32 @@ pub(crate) const SPEC: Spec = Spec {
     // A difference of less than 5 % in the CPU of connect(2) changes no decision: fixes are factors.
     margin: 0.05,
     operation: Noun { one: "operation", many: "operations", short: "op" },
-    tables: columns::TABLES,
-    causes: causes::ALL,
-    conclude: conclusion::conclude,
+    tables: sheet::TABLES,
+    causes: CAUSES,
+    conclude: findings::conclude,
 };
+
+pub(crate) struct TimeWait;
+
+impl Experiment for TimeWait {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(TimeWaitSettings::from(settings)?))
+    }
+}
+
+impl Plan for TimeWaitSettings {
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        TimeWaitTrial::outcome(arm, self, context)
+    }
+}
+
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const CAUSES: &[&CauseSpec] = &[&LOCAL_PORTS_SCARCE, &PORTS_SEARCH_SLOW];

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::{
     CONNECTIONS, CRITICAL_HANDSHAKE, CRITICAL_HANDSHAKES, HELD, NEXT_CONNECTIONS, REQUESTS,
 };
-use crate::kit::causes::queues::ACCEPT_QUEUE_FULL;
 use crate::kit::conclusion::{differ_only_in, value};
+use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Advice, Arm, Summary};
 use tcptoll_core::units::human_us;

@@ -11,7 +11,7 @@ use tcptoll_lab::files::Shared;
 use tcptoll_lab::messages::{PageUser, ServerKind};
 
 use crate::kit::plan::TrialError;
-use crate::kit::reuse_limits::ReuseLimits;
+use crate::kit::settings::ReuseLimits;
 use crate::kit::settings::{LabSpec, SettingsReader, time_above_zero, wrong};
 use crate::kit::target::Target;
 use crate::pages::content::{Content, Manner};

@@ -10,12 +10,12 @@ use tcptoll_lab::messages::{
 };
 
 use super::settings::{Ends, Lab, PageSettings};
+use crate::kit::hosts::RootsFile;
 use crate::kit::hosts::{PortsNeeded, read_sysctls};
 use crate::kit::notes::Notes;
 use crate::kit::plan::{Context, Outcome, TrialError};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
-use crate::kit::roots::RootsFile;
 use crate::pages::content;
 use crate::pages::content::Served;
 

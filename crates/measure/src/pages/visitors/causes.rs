@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{WORKERS_BUSY, WORKERS_BUSY_PEAK, WORKERS_KEPT};
-use crate::kit::causes::queues::ACCEPT_QUEUE_FULL;
 use crate::kit::conclusion::value;
+use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::Arm;
 use tcptoll_core::units::human_bytes;

@@ -15,7 +15,7 @@ use tcptoll_lab::files::Shared;
 use tcptoll_lab::messages::{ServerKind, ServerLimits};
 
 use crate::kit::plan::TrialError;
-use crate::kit::reuse_limits::ReuseLimits;
+use crate::kit::settings::ReuseLimits;
 use crate::kit::settings::{LabSpec, SettingsReader, number, time_above_zero, wrong};
 use crate::kit::target::Target;
 use crate::pages::content::{Content, Manner};

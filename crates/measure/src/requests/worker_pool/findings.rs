@@ -2,9 +2,8 @@
 
 use super::BACKEND;
 use super::effects::{Factor, PoolArm, STUCK, advise, digits, plainest, workers};
-use crate::kit::causes::queues::ACCEPT_QUEUE_FULL;
-use crate::kit::conclusion::{cured, explain, explanations, step};
-use serde_json::Value;
+use crate::kit::conclusion::cured;
+use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::experiment::figures::RTT;
 use tcptoll_core::record::{Advice, Arm, NextStep, Summary};

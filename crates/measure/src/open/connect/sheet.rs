@@ -1,13 +1,124 @@
-//! Where did the time of one operation go? Its steps as bars on one axis of time, and the same
-//! handshake from each point of view.
+//! Figures and pictures of `connect`: the columns of its tables, and where the time of a handshake went, on a
+//! terminal.
 
-use tcptoll_core::record::{Arm, PlaceKind, Step, Timeline};
+use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table};
+use tcptoll_core::experiment::columns::{
+    CONN_RATE, CONNECT_MEAN_COLUMN, CONNECT_OF_FAILED_P50, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK,
+    QUEUE_PEAK, WAITED_SHARE, any_waited, client_cpu, every, waited,
+};
+use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED, FIRST_BYTE};
+use tcptoll_core::record::{Arm, PlaceKind, Step, Summary, Timeline};
+use tcptoll_show::layout::{Align, lay_out};
+use tcptoll_show::own::{Block, Failed, Tone};
+use tcptoll_show::run::{NONE, Own, Run};
+use tcptoll_show::{clean, figures, layout, number};
 
-use super::expected::{self, Expected};
-use tcptoll_show::layout::{Align, Column, lay_out};
-use tcptoll_show::own::{Block, Tone};
-use tcptoll_show::run::Run;
-use tcptoll_show::{clean, figures, number};
+use super::timeline;
+use super::timeline::Expected;
+
+use Figure::{Number, Time};
+use Quantile::{Max, P50, P90, P99, P999};
+
+/// Where handshakes waited, p99 is the length of a wait and p90 says whether most did.
+fn none_waited(summary: &Summary) -> bool {
+    !any_waited(summary)
+}
+
+fn answer_is_another(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| arm.histograms.contains_key(CONNECT.name))
+}
+
+fn p90_of_waits(arm: &Arm) -> Option<f64> {
+    waited(arm)?;
+    let answers = [CONNECT.name, FIRST_BYTE.name];
+    answers.iter().find_map(|name| arm.histograms.get(*name))?.p90
+}
+
+const fn answer(quantile: Quantile) -> Column {
+    Column::answer(quantile).shown(Show::Always)
+}
+
+const CPU: &str = "CPU µs/conn";
+const CPU_TOTAL: Column =
+    Column::new((CPU, "total"), "CPU total µs", ("", "us"), Number(client_cpu, 1.0))
+        .or_alone("CPU µs");
+const CPU_KERNEL: Column = Column::new(
+    (CPU, "kernel"),
+    "CPU kernel µs",
+    ("", "us"),
+    Number(|arm| arm.client.cpu_system_us_per_op, 1.0),
+)
+.shown(Show::Room);
+
+/// The tables, in the order of every report.
+pub(super) const TABLES: &[Table] = &[
+    Table {
+        id: "figures",
+        title: "",
+        forms: &[Form::Text],
+        has: every,
+        parts: &[
+            &[
+                answer(P50),
+                answer(P90).when(any_waited),
+                answer(P99),
+                answer(P999).when(none_waited),
+                answer(Max),
+                WAITED_SHARE.shown(Show::Always).when(any_waited),
+                FIRST_BYTE_P50.when(answer_is_another),
+            ],
+            &[CPU_TOTAL, CPU_KERNEL, CONN_RATE, OK],
+        ],
+    },
+    Table {
+        id: "figures",
+        title: "",
+        forms: &[Form::Page],
+        has: every,
+        parts: &[&[
+            answer(P50),
+            Column::whole("p90", ("", "us"), Time(p90_of_waits)),
+            answer(P99),
+            answer(P999),
+            answer(Max),
+            CONNECT_MEAN_COLUMN.called("mean"),
+            FIRST_BYTE_P50,
+            ECHO_P50,
+            WAITED_SHARE,
+            CONNECT_OF_FAILED_P50,
+            CONN_RATE,
+            CPU_TOTAL,
+            CPU_KERNEL,
+            QUEUE_PEAK,
+            OK,
+            ERRORS,
+        ]],
+    },
+];
+
+pub(crate) const OWN: Own = Own {
+    failed: Some(failed),
+    answer_has_failures: Some("None of "),
+    trouble: handshakes_of_failed,
+    lists_metrics: false,
+    text_after: blocks,
+    details: timeline::sections,
+    ..NONE
+};
+
+fn failed(Failed { failed, tried }: Failed) -> String {
+    let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
+    format!("{bad} of {all} attempts failed. The latencies cover only the {good} that succeeded.")
+}
+
+/// How long the handshakes took of connections that failed later: no latency above has them.
+fn handshakes_of_failed(arm: &Arm) -> Option<String> {
+    let failed = arm.histograms.get(CONNECT_OF_FAILED.name).filter(|h| h.count > 0)?;
+    let [middle, max] = [figures::middle(failed)?, failed.max?].map(number::time);
+    let word = if failed.p50.is_some() { "median" } else { "mean" };
+    let which = figures::plural(failed.count, "connection");
+    Some(format!("client: handshakes of {which} that failed later: {word} {middle}, max {max}"))
+}
 
 /// At most this many timelines stand on the terminal; the HTML report has all.
 const SHOWN: usize = 2;
@@ -39,7 +150,7 @@ fn timelines(summary: &Run, width: usize) -> Vec<Block> {
     let mut shown: Vec<(&Arm, &Timeline)> = Vec::new();
     for (arm, timeline) in &all {
         if shown.len() < SHOWN
-            && shown.iter().all(|(_, other)| !expected::same_story(other, timeline))
+            && shown.iter().all(|(_, other)| !timeline::same_story(other, timeline))
         {
             shown.push((arm, timeline));
         }
@@ -75,16 +186,16 @@ fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Block {
 
 /// Steps as a table whose last column is a picture.
 fn bars(timeline: &Timeline, width: usize) -> Vec<Block> {
-    let end = expected::timeline_end(timeline);
+    let end = timeline::timeline_end(timeline);
     let cells = |f: &dyn Fn(&Step) -> String| timeline.steps.iter().map(f).collect::<Vec<_>>();
     let unit = number::TimeUnit::of_column(timeline.steps.iter().map(|step| step.p50_us));
     let number = |step: &Step| unit.figure(step.p50_us);
     let symbol = |_: &Step| unit.symbol().to_owned();
     let table = vec![
-        Column::new("", Align::Left, cells(&|s| clean::shorten(&s.at, 8))),
-        Column::new("", Align::Left, cells(&|s| clean::shorten(&s.name, 34))),
-        Column::new("", Align::Point, cells(&number)),
-        Column::new("", Align::Left, cells(&symbol)).gap(1),
+        layout::Column::new("", Align::Left, cells(&|s| clean::shorten(&s.at, 8))),
+        layout::Column::new("", Align::Left, cells(&|s| clean::shorten(&s.name, 34))),
+        layout::Column::new("", Align::Point, cells(&number)),
+        layout::Column::new("", Align::Left, cells(&symbol)).gap(1),
     ];
     let lines = lay_out(table);
     let left = lines.width().max(20);
@@ -137,7 +248,7 @@ fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
     if timeline.views.is_empty() || timeline.source == "tcp-info" {
         return None;
     }
-    let rtt = expected::reference_rtt(arm);
+    let rtt = timeline::reference_rtt(arm);
     let cells = |f: &dyn Fn(&tcptoll_core::record::HandshakeView) -> String| {
         timeline.views.iter().map(f).collect::<Vec<_>>()
     };
@@ -153,10 +264,10 @@ fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
             }
         };
         lay_out(vec![
-            Column::new("seen by", Align::Left, cells(&|v| clean::shorten(&v.name, 16))),
-            Column::new("from … to", Align::Left, cells(&|v| clean::shorten(&v.span, 26))),
-            Column::new("median", Align::Right, cells(&|v| time(v.p50_us))),
-            Column::new("expected", Align::Left, cells(&expected)),
+            layout::Column::new("seen by", Align::Left, cells(&|v| clean::shorten(&v.name, 16))),
+            layout::Column::new("from … to", Align::Left, cells(&|v| clean::shorten(&v.span, 26))),
+            layout::Column::new("median", Align::Right, cells(&|v| time(v.p50_us))),
+            layout::Column::new("expected", Align::Left, cells(&expected)),
         ])
     };
     // The fourth digit of a time is worth its room only while there is room.
@@ -168,7 +279,7 @@ fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
 /// Expected against measured: a line for one arm with ICMP echo beside it, else a table.
 fn expected(summary: &Run) -> Vec<Block> {
     let rows: Vec<_> =
-        summary.arms.iter().filter_map(|arm| Some((arm, expected::expected(arm)?))).collect();
+        summary.arms.iter().filter_map(|arm| Some((arm, timeline::expected(arm)?))).collect();
     let [(arm, e)] = rows.as_slice() else { return expected_table(&rows) };
     let (theirs, ours) = (number::exact_time(e.theory_us), number::exact_time(e.measured_us));
     let text = if e.is_possible() {
@@ -182,7 +293,7 @@ fn expected(summary: &Run) -> Vec<Block> {
     let mut blocks = vec![Block::Blank, Block::Prose(2, text, Tone::Plain)];
     let from = from(arm, e);
     blocks.extend(from.map(|from| Block::Prose(2, from, Tone::Dim)));
-    blocks.extend(expected::floor(arm).map(|floor| Block::Prose(2, floor, Tone::Dim)));
+    blocks.extend(timeline::floor(arm).map(|floor| Block::Prose(2, floor, Tone::Dim)));
     blocks
 }
 
@@ -214,10 +325,10 @@ fn expected_table(rows: &[(&Arm, Expected<'_>)]) -> Vec<Block> {
         number::exact_times(&rows.iter().map(|(_, e)| time(e)).collect::<Vec<_>>())
     };
     let lines = lay_out(vec![
-        Column::new("connect, median", Align::Left, clean::shorten_all(&names, 26)),
-        Column::new("expected", Align::Right, times(|e| e.theory_us)),
-        Column::new("measured", Align::Right, times(|e| e.measured_us)),
-        Column::new("off", Align::Right, cells(&|e| e.off())),
+        layout::Column::new("connect, median", Align::Left, clean::shorten_all(&names, 26)),
+        layout::Column::new("expected", Align::Right, times(|e| e.theory_us)),
+        layout::Column::new("measured", Align::Right, times(|e| e.measured_us)),
+        layout::Column::new("off", Align::Right, cells(&|e| e.off())),
     ]);
     let mut how: Vec<String> =
         rows.iter().map(|(_, e)| format!("{}, RTT from {}", e.formula(), e.rtt_from)).collect();

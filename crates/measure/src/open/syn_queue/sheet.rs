@@ -1,6 +1,5 @@
 //! Which figures stand in the tables of `syn-queue`.
 
-use super::HALF_OPEN_PEAK;
 use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table};
 use tcptoll_core::experiment::columns::{
     CLIENT_CPU_EACH, CONN_RATE, CONNECT_MEAN_COLUMN, DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER,
@@ -10,6 +9,8 @@ use tcptoll_core::experiment::columns::{
 use tcptoll_core::experiment::figures::CONNECT;
 use tcptoll_core::record::{Arm, ListenerQueue};
 use tcptoll_core::units::human_count;
+
+use super::HALF_OPEN_PEAK;
 
 use Figure::{Count, Estimate, Words};
 use Quantile::{Max, P50, P90, P99};

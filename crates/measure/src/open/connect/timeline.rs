@@ -1,15 +1,13 @@
-//! Where did the time of one operation go? Its steps between client and server, on an axis of time.
+//! Where did the time of one operation go? Its steps between client and server on an axis of time, and what
+//! arithmetic expects of a handshake.
 
 use tcptoll_core::record::{Arm, Step, Timeline};
-
-use super::expected;
-use tcptoll_show::figures;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
-use tcptoll_show::number;
 use tcptoll_show::number::ABSENT;
 use tcptoll_show::own::{Item, Picture, Section};
 use tcptoll_show::run::Run;
 use tcptoll_show::svg::{Anchor, Screen, Svg, TwoScreens, for_both};
+use tcptoll_show::{figures, number};
 
 /// Least distance of two step numbers in one lane.
 const APART: f64 = 19.0;
@@ -37,7 +35,6 @@ fn lane(step: &Step) -> Lane {
     }
 }
 
-/// Heights of the lanes.
 const CLIENT: f64 = 46.0;
 const SERVER: f64 = 150.0;
 const BOTTOM: f64 = 192.0;
@@ -46,7 +43,7 @@ fn draw(timeline: &Timeline, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let left = if wide { 64.0 } else { 48.0 };
     let frame = Frame::between((left, screen.width() - 36.0), CLIENT - 28.0, BOTTOM);
-    let end = expected::timeline_end(timeline);
+    let end = timeline_end(timeline);
     let x = Scale::from_zero(end * 1.02, left, frame.right);
     let mut plot = Plot::of_rows(frame, 24.0, x);
     plot.time_axis(if wide { 8 } else { 3 });
@@ -105,7 +102,7 @@ fn quantiles(step: &Step) -> String {
 
 /// One sentence that says what to see.
 fn caption(timeline: &Timeline) -> String {
-    let mut lanes = expected::time_by_lane(timeline);
+    let mut lanes = time_by_lane(timeline);
     let total: f64 = lanes.iter().map(|(_, us)| us).sum();
     lanes.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut parts = lanes.iter().map(|(lane, us)| format!("{lane} {}", number::time(*us)));
@@ -125,7 +122,7 @@ fn items(arm: &Arm) -> Option<Vec<Item>> {
     let picture = picture(timeline, &arm.name).map(|both_svg| {
         Item::Picture(Picture { both_svg, caption: caption(timeline), drawn: Vec::new() })
     });
-    let rtt = expected::reference_rtt(arm);
+    let rtt = reference_rtt(arm);
     let steps = timeline.steps.iter().enumerate().map(|(at, step)| {
         vec![
             (at + 1).to_string(),
@@ -148,8 +145,8 @@ fn items(arm: &Arm) -> Option<Vec<Item>> {
             off.unwrap_or_else(|| ABSENT.to_owned()),
         ]
     });
-    let floor = expected::floor(arm).map_or_else(String::new, |floor| format!(" {floor}."));
-    let in_words = expected::expected(arm).map(|e| {
+    let floor = floor(arm).map_or_else(String::new, |floor| format!(" {floor}."));
+    let in_words = expected(arm).map(|e| {
         format!(
             "Expected at the client: {} = {}, with the RTT from {}. Measured: {} ({}).{floor}",
             e.formula(),
@@ -195,4 +192,88 @@ pub(super) fn sections(summary: &Run) -> Vec<Section> {
         return Vec::new();
     }
     vec![Section { title: "Where the time went", items: vec![Item::Arms(timelines)] }]
+}
+
+/// Expected against measured, of one arm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected<'a> {
+    /// What arithmetic expects of the client, µs.
+    pub(crate) theory_us: f64,
+    /// The measured median, µs.
+    pub(crate) measured_us: f64,
+    /// Where the round trip of the arithmetic is from.
+    pub(crate) rtt_from: &'a str,
+    /// Whether CPU time is part of it.
+    with_cpu: bool,
+}
+
+impl Expected<'_> {
+    /// The formula: `1 RTT + CPU`.
+    pub(crate) fn formula(&self) -> &'static str {
+        if self.with_cpu { "1 RTT + CPU" } else { "1 RTT" }
+    }
+
+    /// Whether the round trip can be a yardstick: a handshake takes one at least.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.with_cpu || self.measured_us >= self.theory_us
+    }
+
+    /// Distance of the measured from the expected: `+0.03 %`.
+    pub(crate) fn off(&self) -> String {
+        number::percent_off(self.measured_us / self.theory_us)
+    }
+}
+
+/// The least round trip that physics allows over the distance the user gave.
+pub(crate) fn floor(arm: &Arm) -> Option<String> {
+    let expectation = arm.expectation.as_ref()?;
+    Some(format!(
+        "Over {} km, light needs {} in fibre and {} in vacuum for a round trip",
+        number::trimmed(expectation.distance_km?),
+        number::exact_time(expectation.floor_fibre_us?),
+        number::exact_time(expectation.floor_vacuum_us?)
+    ))
+}
+
+/// Expected against measured connect latency; `None` where either is missing.
+pub(crate) fn expected(arm: &Arm) -> Option<Expected<'_>> {
+    let expectation = arm.expectation.as_ref()?;
+    let measured_us = arm.histograms.get("connect_us")?.p50?;
+    (expectation.client_us > 0.0).then_some(Expected {
+        theory_us: expectation.client_us,
+        measured_us,
+        rtt_from: &expectation.rtt_from,
+        with_cpu: expectation.cpu_us.is_some(),
+    })
+}
+
+/// The round trip that views of an arm are held against, µs.
+pub(super) fn reference_rtt(arm: &Arm) -> Option<f64> {
+    arm.expectation.as_ref().map(|e| e.rtt_us).filter(|rtt| *rtt > 0.0)
+}
+
+/// Median time at the client, on the wire and at the server, µs: sums of the steps.
+fn time_by_lane(timeline: &Timeline) -> Vec<(&str, f64)> {
+    let mut sums: Vec<(&str, f64)> = Vec::new();
+    for step in &timeline.steps {
+        match sums.iter_mut().find(|(lane, _)| *lane == step.at) {
+            Some((_, sum)) => *sum += step.p50_us,
+            None => sums.push((&step.at, step.p50_us)),
+        }
+    }
+    sums
+}
+
+/// When the last step of a timeline ends, µs.
+pub(super) fn timeline_end(timeline: &Timeline) -> f64 {
+    timeline.steps.iter().map(|step| step.begins_us + step.p50_us).fold(0.0, f64::max)
+}
+
+/// Whether two timelines tell the same story: the same steps within a fifth or 5 µs.
+pub(super) fn same_story(a: &Timeline, b: &Timeline) -> bool {
+    a.steps.len() == b.steps.len()
+        && a.steps.iter().zip(&b.steps).all(|(x, y)| {
+            let near = (x.p50_us - y.p50_us).abs() <= 5.0_f64.max(0.2 * x.p50_us.max(y.p50_us));
+            x.name == y.name && near
+        })
 }

@@ -1,13 +1,14 @@
 //! What follows from the arms of `syn-queue`: the answer, causes, advice, what next.
 
-use super::CAUSES;
-use super::columns::{dropped, listener, of_server};
-use crate::kit::conclusion::{answer_of, explain, explanations, in_arm, step};
 use tcptoll_core::record::{Arm, NextStep, Summary};
 use tcptoll_core::units::{human_count, human_us};
 use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::effective::same_effective;
 use tcptoll_core::verdict::warning::Warning;
+
+use super::CAUSES;
+use super::sheet::{dropped, listener, of_server};
+use crate::kit::conclusion::{answer_of, explain, explanations, in_arm, step};
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -180,9 +181,10 @@ fn next(summary: &Summary) -> Vec<NextStep> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tcptoll_core::record::{DropBalance, HalfOpenPeer, HostSummary, ListenerQueue, Queues};
     use tcptoll_core::stats::HistogramSummary;
+
+    use super::*;
 
     fn arm(name: &str, ok: u64, held: u32, peer: u64) -> Arm {
         let listener = ListenerQueue {

@@ -1,20 +1,23 @@
 //! What follows from the arms of `time-wait`: the answer in a sentence, causes, advice, what next.
 
-use super::supply::Supply;
-use super::{CONNECT_CPU_MEAN, CONNECT_CPU_PER_OP, IDLE_SHARE, IDLE_SHARE_FIRST, IDLE_SHARE_LAST};
-use super::{causes, columns};
+use tcptoll_core::record::{Arm, NextStep, Summary};
+use tcptoll_core::units::{human_count, human_us};
+
+use super::sheet::Supply;
+use super::{
+    CAUSES, CONNECT_CPU_MEAN, CONNECT_CPU_PER_OP, IDLE_SHARE, IDLE_SHARE_FIRST, IDLE_SHARE_LAST,
+    sheet,
+};
 use crate::kit::conclusion::{
     answer_of, capital, explain, explanations, in_arm, ratios, step, value,
 };
-use tcptoll_core::record::{Arm, NextStep, Summary};
-use tcptoll_core::units::{human_count, human_us};
 
 /// From this fall of the idle share on, from start to end, it is worth a sentence.
 const FELL: f64 = 0.2;
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
-    explain(summary, causes::ALL, |_, _| None);
+    explain(summary, CAUSES, |_, _| None);
     summary.answer = answer(summary);
     summary.next = next(summary);
 }
@@ -43,10 +46,9 @@ fn answer(summary: &Summary) -> String {
     answer_of(summary, sentences)
 }
 
-/// The highest step.
 fn cliff(arms: &[&Arm]) -> Option<String> {
     let with =
-        |arm: &&Arm| Some((columns::port_use(arm)?.cliff?, columns::port_use(arm)?.cliff_expected));
+        |arm: &&Arm| Some((sheet::recorded(arm)?.cliff?, sheet::recorded(arm)?.cliff_expected));
     let found = arms.iter().filter_map(|arm| Some((*arm, with(arm)?)));
     let (arm, (cliff, expected)) =
         found.max_by(|(_, (a, _)), (_, (b, _))| a.factor().total_cmp(&b.factor()))?;
@@ -74,7 +76,7 @@ fn beyond(summary: &Summary, arms: &[&Arm]) -> Option<String> {
         .iter()
         .filter(slow)
         .max_by(|a, b| cpu(a).unwrap_or(0.0).total_cmp(&cpu(b).unwrap_or(0.0)))?;
-    let held = columns::port_use(arm)?.held_ports;
+    let held = sheet::recorded(arm)?.held_ports;
     Some(format!(
         "{}connect(2) takes {} of CPU with {} ports in TIME-WAIT.",
         in_arm(arms.len() > 1, arm),
@@ -83,7 +85,6 @@ fn beyond(summary: &Summary, arms: &[&Arm]) -> Option<String> {
     ))
 }
 
-/// Arms without a step.
 fn flat(arms: &[&Arm]) -> Option<String> {
     let cpu = |arm: &&Arm| value(arm, CONNECT_CPU_MEAN.name);
     let costs: Vec<f64> = arms.iter().filter_map(cpu).collect();
@@ -93,7 +94,7 @@ fn flat(arms: &[&Arm]) -> Option<String> {
         (least, most) if least == most => least,
         (least, most) => format!("{least} to {most}"),
     };
-    let used = columns::port_use(arms[0])?;
+    let used = sheet::recorded(arms[0])?;
     let expected = used.cliff_expected.filter(|_| arms.len() == 1).map_or_else(String::new, |at| {
         format!(" (expected at {} ports in use)", human_count(at.round() as u64))
     });
@@ -145,7 +146,6 @@ fn ran_out(arms: &[&Arm]) -> Option<String> {
     })
 }
 
-/// Commands worth running next.
 fn next(summary: &Summary) -> Vec<NextStep> {
     let mut steps = explanations(summary);
     if summary.study.is_some() {
@@ -171,10 +171,10 @@ fn next(summary: &Summary) -> Vec<NextStep> {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
+    use tcptoll_core::record::{Cliff, Comparison, Metric, PortPoint, PortUse};
 
     use super::*;
     use crate::kit::conclusion::ANSWER_MAX;
-    use tcptoll_core::record::{Cliff, Comparison, Metric, PortPoint, PortUse};
 
     fn arm(name: &str, used: PortUse, metrics: &[(&str, f64)]) -> Arm {
         let metric = |value| Metric { value, unit: String::new(), ci95: None, median: None, n: 1 };

@@ -1,23 +1,27 @@
 //! What follows from the arms of `connect`: the answer in a sentence, causes, advice, what next.
+//!
+//! Where the server is on this machine, the counters of this machine are the server's: 10 waits, 10
+//! `TcpExtListenOverflows`, a queue of 5 of 5. Of a server elsewhere both explanations are named, because the
+//! client cannot tell a lost SYN from a dropped one.
 
-mod trouble;
-
-use crate::kit::conclusion::{
-    answer_of, capital, cured, explain, explanations, first_sentence, in_arm, step,
-};
+use serde_json::Value;
+use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Arm, Cause, NextStep, PlaceKind, Summary};
-use tcptoll_core::stats::need;
+use tcptoll_core::stats::{HistogramSummary, need};
 use tcptoll_core::units::{human_count, human_us, plural};
 use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::effective::same_effective;
 use tcptoll_core::verdict::warning::Warning;
 
-use self::trouble::{cut, half, none_succeeded, waits};
-use super::causes;
+use crate::kit::conclusion::{
+    answer_of, capital, cured, explain, explanations, first_sentence, in_arm, step,
+};
+use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
+use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL, felt};
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
-    explain(summary, causes::ALL, proof);
+    explain(summary, CAUSES, proof);
     summary.answer = answer(summary);
     let same = same_backlogs(&summary.arms);
     summary.warnings.extend(same.iter().map(|warning| warning.entry(None)));
@@ -360,11 +364,194 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     steps
 }
 
+/// Classes of failures before the handshake was complete.
+const BEFORE: [&str; 7] = [
+    "bind",
+    "connect-refused",
+    "connect-timeout",
+    "local-fds",
+    "local-memory",
+    "local-ports",
+    "unreachable",
+];
+
+fn count_of(arm: &Arm, histogram: &str) -> u64 {
+    arm.histograms.get(histogram).map_or(0, |histogram| histogram.count)
+}
+
+/// Handshakes that were completed, those of connections that failed later too.
+fn handshakes(arm: &Arm) -> u64 {
+    count_of(arm, "connect_us") + count_of(arm, "connect_of_failed_us")
+}
+
+/// How many handshakes waited for a retransmitted SYN, and how long, where that is more than chance.
+fn waits(arm: &Arm) -> Option<String> {
+    let (waited, all) = (arm.rungs.iter().sum::<u64>(), handshakes(arm));
+    if !waits_matter(waited, all) {
+        return None;
+    }
+    let at: Vec<String> = arm
+        .syn_retry_ladder_s
+        .iter()
+        .zip(&arm.rungs)
+        .filter(|(_, count)| **count > 0)
+        .map(|(at, _)| at.to_string())
+        .collect();
+    let long = match at.as_slice() {
+        [] => return None,
+        [only] => only.clone(),
+        [first, second] => format!("{first} or {second}"),
+        [first, .., last] => format!("{first} to {last}"),
+    };
+    let which = if all == arm.attempts { "handshakes" } else { "completed handshakes" };
+    Some(format!(
+        "{} of {} {which} waited {long} s for a retransmitted SYN",
+        human_count(waited),
+        human_count(all)
+    ))
+}
+
+/// The median, next to the handshakes that waited.
+fn half(arm: &Arm) -> Option<String> {
+    let p50 = arm.histograms.get("connect_us")?.p50?;
+    Some(format!("The median connect latency is {}.", human_us(p50)))
+}
+
+/// Arms in which nothing succeeded: what failed instead.
+fn none_succeeded(arms: &[&Arm]) -> Option<String> {
+    let failed = |arm: &&&Arm| arm.ok == 0 && arm.attempts > 0;
+    let arm = arms.iter().find(failed)?;
+    let others = arms.iter().filter(failed).count() as u64 - 1;
+    let mut classes: Vec<(&str, u64)> = arm
+        .errors
+        .iter()
+        .map(|(class, count)| (class.as_str(), *count))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    classes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let of_class = |(class, count): &(&str, u64)| {
+        format!("{} {}", human_count(*count), words(class, *count == 1))
+    };
+    let what: Vec<String> = classes.iter().map(of_class).collect();
+    // Whoever resets first may be faster than the client's look at its handshake: its time is stated
+    // where that of all is known.
+    let later: u64 =
+        classes.iter().filter(|(class, _)| !BEFORE.contains(class)).map(|(_, n)| n).sum();
+    let handshake = arm.histograms.get("connect_of_failed_us");
+    let after = handshake.filter(|h| later > 0 && h.count == later).and_then(middle);
+    let after = match after {
+        Some(us) if later == arm.attempts => format!(" ({})", human_us(us)),
+        _ => String::new(),
+    };
+    let mut text = format!(
+        "{}none of {} connections succeeded: {}{after}",
+        in_arm(arms.len() > 1, arm),
+        human_count(arm.attempts),
+        what.join(", ")
+    );
+    if others > 0 {
+        text += &format!("; none succeeded in {} either", plural(others, "other arm"));
+    }
+    Some(capital(&text) + ".")
+}
+
+fn middle(histogram: &HistogramSummary) -> Option<f64> {
+    histogram.p50.or(histogram.mean)
+}
+
+/// What became of a connection, after its number.
+fn words(class: &str, is_one: bool) -> String {
+    let was = if is_one { "was" } else { "were" };
+    match class {
+        // A RST that answers a SYN is a refusal: a reset comes later.
+        "reset" => format!("{was} reset after the handshake"),
+        "truncated" => format!("{was} closed after the handshake without any data"),
+        "timeout" => "timed out before the first byte".to_owned(),
+        "connect-timeout" => "timed out during the handshake".to_owned(),
+        "connect-refused" => format!("{was} refused"),
+        "interrupted" => format!("{was} interrupted"),
+        other => format!("failed with {other}"),
+    }
+}
+
+/// A time limit that nobody asked for, where it ended a load.
+fn cut(arms: &[&Arm]) -> Option<String> {
+    let (arm, limit_s) = arms.iter().find_map(|arm| Some((arm, arm.cut_after_s?)))?;
+    let text = format!(
+        "{}the time limit of {limit_s} s stopped the load after {}; --count, --duration or --max-time \
+         changes it.",
+        in_arm(arms.len() > 1, arm),
+        plural(arm.attempts, "connection")
+    );
+    Some(capital(&text))
+}
+
+/// Below this share of handshakes, chance losses of a network explain the waits.
+const SHARE: f64 = 0.01;
+
+/// Of fewer handshakes than this a share says nothing, and every wait counts.
+const FEW: u64 = 100;
+
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const CAUSES: &[&CauseSpec] =
+    &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL, &SYN_LOST_OR_QUEUE_FULL, &LOCAL_PORTS_SCARCE];
+
+/// SYNs were retransmitted, and the server's counters are out of reach.
+const SYN_LOST_OR_QUEUE_FULL: CauseSpec = CauseSpec {
+    id: "syn-lost-or-queue-full",
+    test: syn_lost_or_queue_full,
+    remedy: Remedy::Setting {
+        change: "On the server, run `nstat -az TcpExtListenOverflows TcpExtListenDrops TcpExtTCPReqQFullDrop` during the load, and compare Recv-Q with Send-Q in `ss -lnt`. If the counters grow, raise the backlog of listen(2) and net.core.somaxconn, or accept faster. If they do not grow, look for packet loss on the path.",
+        cost: "Reading the counters costs nothing. A longer queue costs kernel memory: about 2.7 kB for each connection in the accept queue, about 300 bytes for each half-open request.",
+        undo: "Restore the previous backlog and net.core.somaxconn. Both take effect only when the server calls listen(2) again.",
+    },
+};
+
+/// Whether so many waits are worth a sentence: more than 1 % of the handshakes, or any of fewer
+/// than 100.
+fn waits_matter(waited: u64, handshakes: u64) -> bool {
+    waited > 0 && (handshakes < FEW || waited as f64 > handshakes as f64 * SHARE)
+}
+
+/// SYNs of this client were retransmitted, and the server's counters are out of reach.
+fn syn_lost_or_queue_full(arm: &Arm) -> Option<Finding> {
+    if arm.server.is_some() || !arm.client.listeners.is_empty() || arm.syn_retry_ladder_s.is_empty()
+    {
+        return None;
+    }
+    let (late, _, ladder) = felt(arm);
+    let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
+    let again = arm.client.counters.get("TcpExtTCPSynRetrans").copied().unwrap_or(0);
+    if !waits_matter(late + gave_up, arm.attempts) || again <= 0 {
+        return None;
+    }
+    let mut parts = Vec::new();
+    if late > 0 {
+        let at = ladder.join(", ");
+        parts.push(format!("{} waited for a retransmitted SYN ({at})", human_count(late)));
+    }
+    if gave_up > 0 {
+        parts.push(format!("{} timed out during the handshake", human_count(gave_up)));
+    }
+    let text = format!(
+        "Of {} handshakes, {}. Either packets were lost on the path, or the server dropped SYNs because a queue was full. Only the server's counters show which.",
+        human_count(arm.attempts),
+        parts.join(" and ")
+    );
+    let evidence = [
+        ("TcpExtTCPSynRetrans", Value::from(again)),
+        ("handshakes_on_the_ladder", Value::from(late)),
+        ("gave_up_connecting", Value::from(gave_up)),
+    ];
+    Some(Finding { text, evidence: evidence.map(|(name, value)| (name.to_owned(), value)).into() })
+}
+
 #[cfg(test)]
 mod tests {
     use tcptoll_core::record::{HostSummary, Listener};
 
     use super::*;
+    use crate::kit::conclusion::supported;
 
     fn arm(name: &str, backlog: Option<u32>, limit: u32) -> Arm {
         let listener = Listener {
@@ -397,5 +584,140 @@ mod tests {
         assert!(!text.contains("queue of 16"), "{text}");
         let twice = [arm("a", Some(64), 64), arm("b", Some(64), 64)];
         assert!(same_backlogs(&twice).is_empty(), "they differ in another option");
+    }
+
+    fn histogram(count: u64, p50: f64) -> HistogramSummary {
+        HistogramSummary { count, p50: Some(p50), ..HistogramSummary::default() }
+    }
+
+    fn attempted(name: &str, ok: u64, failed: &[(&str, u64)]) -> Arm {
+        let errors: u64 = failed.iter().map(|(_, count)| count).sum();
+        Arm {
+            name: name.into(),
+            attempts: ok + errors,
+            ok,
+            errors: failed.iter().map(|(class, n)| ((*class).to_owned(), *n)).collect(),
+            histograms: [("connect_us".to_owned(), histogram(ok, 21.3))].into(),
+            syn_retry_ladder_s: vec![1.0, 2.0, 3.0],
+            ..Arm::default()
+        }
+    }
+
+    #[test]
+    fn handshakes_that_waited_are_counted_with_their_rungs() {
+        let waited = |rungs: [u64; 3], ok| Arm { rungs: rungs.to_vec(), ..attempted("a", ok, &[]) };
+        assert_eq!(
+            waits(&waited([193, 0, 0], 1_000)).as_deref(),
+            Some("193 of 1,000 handshakes waited 1 s for a retransmitted SYN")
+        );
+        assert!(waits(&waited([20, 3, 0], 1_000)).unwrap().contains("waited 1 or 2 s"));
+        assert!(waits(&waited([20, 3, 1], 1_000)).unwrap().contains("waited 1 to 3 s"));
+        assert_eq!(waits(&waited([10, 0, 0], 1_000)), None, "1 % may be chance");
+        assert!(waits(&waited([1, 0, 0], 50)).unwrap().starts_with("1 of 50 handshakes"));
+    }
+
+    #[test]
+    fn where_nothing_succeeded_the_sentence_says_what_failed() {
+        let mut reset = attempted("a", 0, &[("reset", 10)]);
+        reset.histograms = [("connect_of_failed_us".to_owned(), histogram(10, 83.2))].into();
+        assert_eq!(
+            none_succeeded(&[&reset]).as_deref(),
+            Some("None of 10 connections succeeded: 10 were reset after the handshake (83.2 µs).")
+        );
+        let unseen = attempted("a", 0, &[("reset", 10)]);
+        let text = none_succeeded(&[&unseen]).unwrap();
+        assert!(text.ends_with("10 were reset after the handshake."), "{text}");
+        let mixed = attempted("a", 0, &[("connect-timeout", 7), ("timeout", 1)]);
+        assert_eq!(
+            none_succeeded(&[&mixed]).as_deref(),
+            Some(
+                "None of 8 connections succeeded: 7 timed out during the handshake, 1 timed out before the first byte."
+            )
+        );
+        assert_eq!(none_succeeded(&[&attempted("a", 1, &[("reset", 9)])]), None);
+        let both = none_succeeded(&[&unseen, &mixed]).unwrap();
+        assert!(both.starts_with("In arm a, none of 10 connections succeeded: "), "{both}");
+        assert!(both.ends_with("; none succeeded in 1 other arm either."), "{both}");
+    }
+
+    #[test]
+    fn a_load_that_its_time_limit_ended_says_how_far_it_came() {
+        let cut_arm = Arm { cut_after_s: Some(10.0), ..attempted("a", 823, &[]) };
+        let text = cut(&[&cut_arm]).unwrap();
+        let says = "The time limit of 10 s stopped the load after 823 connections; ";
+        assert!(text.starts_with(says), "{text}");
+        assert_eq!(cut(&[&attempted("a", 1_000, &[])]), None);
+    }
+
+    /// 193 SYNs were retransmitted, and 193 of 1,000 handshakes took a second.
+    fn waiting() -> Arm {
+        Arm {
+            name: "a".into(),
+            attempts: 1_000,
+            ok: 1_000,
+            client: HostSummary {
+                counters: [("TcpExtTCPSynRetrans".to_owned(), 193)].into(),
+                ..HostSummary::default()
+            },
+            ..Arm::default()
+        }
+    }
+
+    /// The causes where `waited` handshakes waited for the first retransmission.
+    fn found(arm: &Arm, waited: u64) -> Vec<Cause> {
+        let arm = arm.clone();
+        let ladder = vec![1.0, 2.0];
+        supported(&Arm { syn_retry_ladder_s: ladder, rungs: vec![waited, 0], ..arm }, CAUSES)
+    }
+
+    fn ids(arm: &Arm, waited: u64) -> Vec<String> {
+        found(arm, waited).into_iter().map(|cause| cause.id).collect()
+    }
+
+    #[test]
+    fn waits_matter_above_one_percent_or_where_handshakes_are_few() {
+        assert!(waits_matter(11, 1_000) && !waits_matter(10, 1_000));
+        assert!(waits_matter(1, 99) && !waits_matter(1, 100) && waits_matter(2, 100));
+        assert!(!waits_matter(0, 5) && !waits_matter(0, 0));
+    }
+
+    #[test]
+    fn at_a_server_elsewhere_the_cause_names_both_that_it_may_be() {
+        let causes = found(&waiting(), 193);
+        assert_eq!(causes[0].id, "syn-lost-or-queue-full");
+        assert!(causes[0].text.contains("193 waited for a retransmitted SYN (193 at 1 s)"));
+        assert_eq!(causes[0].evidence["TcpExtTCPSynRetrans"], 193);
+        let gave_up = Arm { errors: [("connect-timeout".to_owned(), 40)].into(), ..waiting() };
+        assert_eq!(ids(&gave_up, 0), ["syn-lost-or-queue-full"]);
+    }
+
+    #[test]
+    fn few_waits_or_none_that_the_kernel_counted_are_no_cause() {
+        assert!(ids(&waiting(), 10).is_empty());
+        let uncounted = Arm { client: HostSummary::default(), ..waiting() };
+        assert!(ids(&uncounted, 193).is_empty());
+        assert!(supported(&waiting(), CAUSES).is_empty(), "handshakes were not looked at");
+    }
+
+    #[test]
+    fn at_a_server_of_this_machine_the_counters_of_this_machine_prove_a_full_queue() {
+        let listener = Listener {
+            address: "0.0.0.0".into(),
+            port: 80,
+            accept_queue_peak: 5,
+            accept_queue_limit: 4,
+            syn_queue_peak: None,
+        };
+        let mut own = waiting();
+        own.client.listeners = vec![listener];
+        own.client.counters.insert("TcpExtListenOverflows".into(), 193);
+        let causes = found(&own, 193);
+        assert_eq!(causes.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["accept-queue-full"]);
+        assert!(causes[0].text.starts_with("The accept queue (backlog 4) was full"));
+        assert_eq!(causes[0].evidence["accept_queue_peak"], 5);
+        // Its listener was never full and no SYN was dropped: lost on the way.
+        own.client.counters.remove("TcpExtListenOverflows");
+        own.client.listeners[0].accept_queue_peak = 1;
+        assert!(ids(&own, 193).is_empty());
     }
 }

@@ -1,6 +1,5 @@
 //! Which figures stand in the tables of `accept-queue`.
 
-use crate::kit::causes::queues::overflowed;
 use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use tcptoll_core::experiment::columns::{
     CLIENT_CPU_EACH, CONN_RATE, CONNECT_MEAN_COLUMN, CONNECT_OF_FAILED_P50, CONNECT_P50,
@@ -10,6 +9,8 @@ use tcptoll_core::experiment::columns::{
 use tcptoll_core::experiment::figures::{CONNECT, FIRST_BYTE, QUEUE_FULL};
 use tcptoll_core::record::{Arm, ListenerQueue};
 use tcptoll_core::units::human_count;
+
+use crate::kit::queue_causes::overflowed;
 
 use Figure::{Count, Share, Words};
 use Quantile::{Max, P50, P90, P99};

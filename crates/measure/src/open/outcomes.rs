@@ -1,16 +1,51 @@
-//! When was each connection established, and when was it served? Both distributions of each arm on
-//! one axis of time, with the steps of the retry ladders.
+//! Pictures of what became of connections: when each was established and when it was served, with the steps of the
+//! retry ladders, and what clients were told, each on one axis of time.
 
 use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED, FIRST_BYTE};
-use tcptoll_core::record::{Arm, Queues, RetryLadder};
+use tcptoll_core::record::{Arm, Outcome, Queues, RetryLadder};
 use tcptoll_core::stats::histogram::Histogram;
-
-use super::{before, connections, recorded};
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::own::{Item, Picture};
 use tcptoll_show::run::Run;
 use tcptoll_show::svg::{Anchor, Screen, Svg, arm_class, for_both};
-use tcptoll_show::{clean, number};
+use tcptoll_show::{clean, figures, number};
+
+/// Arms that recorded their queues, with their places.
+pub(super) fn recorded(summary: &Run) -> Vec<(usize, &Arm, &Queues)> {
+    let arms = summary.arms.iter().enumerate();
+    arms.filter_map(|(at, arm)| Some((at, arm, arm.own.queues.as_deref()?))).collect()
+}
+
+/// What a client was told, in words.
+fn told(outcome: &str) -> &str {
+    match outcome {
+        "ok" => "served",
+        "reset" => "reset",
+        "connect-refused" => "refused",
+        "connect-timeout" => "timed out while connecting",
+        "timeout" => "timed out before the first byte",
+        other => other,
+    }
+}
+
+/// The same in few letters.
+pub(super) fn told_shortly(outcome: &str) -> &str {
+    match outcome {
+        "connect-timeout" => "no connection",
+        "timeout" => "no first byte",
+        other => told(other),
+    }
+}
+
+/// `backlog 16: ` where there are several arms.
+fn before(summary: &Run, arm: &Arm) -> String {
+    if summary.arms.len() > 1 { format!("{}: ", arm.name) } else { String::new() }
+}
+
+/// `1 connection`, `12 connections`.
+fn connections(count: u64) -> String {
+    figures::plural(count, "connection")
+}
 
 /// Arms in the picture; more would not be read.
 const ARMS: usize = 8;
@@ -25,7 +60,7 @@ const LEAST_US: f64 = 10.0;
 const LABEL_ROWS: usize = 2;
 
 /// An arm with its distributions as counts per bar.
-struct Row<'a> {
+struct Served<'a> {
     at: usize,
     arm: &'a Arm,
     queues: &'a Queues,
@@ -33,7 +68,7 @@ struct Row<'a> {
     served: Vec<(i32, u64)>,
 }
 
-impl Row<'_> {
+impl Served<'_> {
     fn is_empty(&self) -> bool {
         self.connected.is_empty() && self.served.is_empty()
     }
@@ -61,33 +96,33 @@ fn bars(arm: &Arm, names: &[&str]) -> Vec<(i32, u64)> {
     counts.into_iter().collect()
 }
 
-fn rows(summary: &Run) -> Vec<Row<'_>> {
+fn served(summary: &Run) -> Vec<Served<'_>> {
     let row = |(at, arm, queues)| {
         let connected = bars(arm, &[CONNECT.name, CONNECT_OF_FAILED.name]);
         let served = bars(arm, &[FIRST_BYTE.name]);
-        Row { at, arm, queues, connected, served }
+        Served { at, arm, queues, connected, served }
     };
     // Where no connection succeeded there are no bars, and that is said in their place.
-    let drawn = |row: &Row<'_>| !row.is_empty() || (row.arm.ok == 0 && row.arm.attempts > 0);
+    let drawn = |row: &Served<'_>| !row.is_empty() || (row.arm.ok == 0 && row.arm.attempts > 0);
     recorded(summary).into_iter().map(row).filter(drawn).take(ARMS).collect()
 }
 
 /// The picture; `None` where no arm has a whole distribution.
-pub(super) fn picture(summary: &Run) -> Option<Picture> {
-    let rows = rows(summary);
-    if rows.iter().all(Row::is_empty) {
+pub(super) fn ladder(summary: &Run) -> Option<Picture> {
+    let rows = served(summary);
+    if rows.iter().all(Served::is_empty) {
         return None;
     }
     let label = "Connections by time to connect and time to first byte, with the retry ladders";
     Some(Picture {
-        both_svg: for_both(label, |screen| draw(&rows, screen)),
-        caption: caption(summary, &rows),
+        both_svg: for_both(label, |screen| draw_ladder(&rows, screen)),
+        caption: ladder_caption(summary, &rows),
         // Names stand beside the rows.
         drawn: Vec::new(),
     })
 }
 
-fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
+fn draw_ladder(rows: &[Served<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let (left, pitch) = if wide { (84.0, 124.0) } else { (76.0, 120.0) };
     let top = 40.0;
@@ -119,7 +154,7 @@ fn steps(ladder: &RetryLadder) -> impl Iterator<Item = (f64, u64)> + '_ {
 }
 
 /// Dashed lines at the steps of both ladders that any arm used.
-fn ladder_lines(plot: &mut Plot, rows: &[Row<'_>]) {
+fn ladder_lines(plot: &mut Plot, rows: &[Served<'_>]) {
     let Frame { top, bottom, .. } = plot.frame;
     let used = |ladder: fn(&Queues) -> &RetryLadder| {
         let mut at: Vec<f64> =
@@ -143,7 +178,7 @@ fn ladder_lines(plot: &mut Plot, rows: &[Row<'_>]) {
     }
 }
 
-fn one(plot: &mut Plot, row: &Row<'_>, top: f64, pitch: f64, wide: bool) {
+fn one(plot: &mut Plot, row: &Served<'_>, top: f64, pitch: f64, wide: bool) {
     let Frame { left, right, .. } = plot.frame;
     let middle = top + pitch * 0.56;
     let room = pitch * 0.26;
@@ -182,7 +217,7 @@ fn one(plot: &mut Plot, row: &Row<'_>, top: f64, pitch: f64, wide: bool) {
 }
 
 /// Numbers of connections at their steps: of the SYN ladder below, of the SYN-ACK ladder above.
-fn labels(plot: &mut Plot, row: &Row<'_>, (above, below): (f64, f64)) {
+fn labels(plot: &mut Plot, row: &Served<'_>, (above, below): (f64, f64)) {
     let sides = [
         (&row.queues.syn_ladder, below, 11.0, "SYN"),
         (&row.queues.syn_ack_ladder, above, -11.0, "SYN-ACK"),
@@ -206,7 +241,7 @@ fn labels(plot: &mut Plot, row: &Row<'_>, (above, below): (f64, f64)) {
     }
 }
 
-fn caption(summary: &Run, rows: &[Row<'_>]) -> String {
+fn ladder_caption(summary: &Run, rows: &[Served<'_>]) -> String {
     let mut said = vec![
         "Bars count connections (log): first byte received above the line, connected below it."
             .to_owned(),
@@ -241,7 +276,7 @@ fn waited(queues: &Queues) -> Option<String> {
 }
 
 /// Steps that connections waited for, next to the drops that the kernel counted.
-pub(super) fn table(summary: &Run) -> Option<Item> {
+pub(super) fn ladder_table(summary: &Run) -> Option<Item> {
     let rows: Vec<Vec<String>> = recorded(summary)
         .into_iter()
         .flat_map(|(_, arm, queues)| {
@@ -281,4 +316,123 @@ pub(super) fn table(summary: &Run) -> Option<Item> {
     let heads =
         vec!["", "retransmitted", "connections", "off schedule", "implied drops", "counted drops"];
     (!rows.is_empty()).then(|| Item::Rows(heads, rows, vec![1, 2]))
+}
+
+/// Rows of the picture, at most.
+const ROWS: usize = 40;
+
+struct Told<'a> {
+    at: usize,
+    name: &'a str,
+    outcome: &'a str,
+    times: &'a Outcome,
+}
+
+fn told_rows(summary: &Run) -> Vec<Told<'_>> {
+    let mut rows = Vec::new();
+    for (at, arm, queues) in recorded(summary) {
+        // Those that were served first.
+        let mut outcomes: Vec<(&String, &Outcome)> =
+            queues.outcomes.iter().filter(|(_, times)| times.count > 0).collect();
+        outcomes.sort_by_key(|(name, _)| name.as_str() != "ok");
+        rows.extend(outcomes.into_iter().map(|(outcome, times)| Told {
+            at,
+            name: &arm.name,
+            outcome,
+            times,
+        }));
+    }
+    rows.truncate(ROWS);
+    rows
+}
+
+/// The picture; `None` where no outcome was recorded.
+pub(super) fn outcomes(summary: &Run) -> Option<Picture> {
+    let rows = told_rows(summary);
+    (!rows.is_empty()).then(|| Picture {
+        both_svg: for_both("Outcomes of connections by time", |screen| {
+            draw_outcomes(&rows, screen)
+        }),
+        caption: outcomes_caption(summary, &rows),
+        drawn: Vec::new(),
+    })
+}
+
+fn draw_outcomes(rows: &[Told<'_>], screen: Screen) -> Svg {
+    let wide = screen == Screen::Wide;
+    let (left, pitch) = if wide { (290.0, 26.0) } else { (10.0, 44.0) };
+    let frame = Frame::across(screen, left, 4.0, 14.0 + rows.len() as f64 * pitch);
+    let frame = frame.with_room(if wide { 76.0 } else { 58.0 });
+    let values = rows.iter().flat_map(|row| [row.times.min_us, row.times.max_us]);
+    let mut plot = Plot::of_rows(frame, 44.0, Scale::fit(values, left, frame.right));
+    plot.time_axis(if wide { 6 } else { 4 });
+    plot.x_label(36.0, "time from connect(2) to the outcome");
+    for (n, row) in rows.iter().enumerate() {
+        let top = 8.0 + n as f64 * pitch;
+        let y = if wide { top + pitch / 2.0 } else { top + 28.0 };
+        let first = n == 0 || rows[n - 1].at != row.at;
+        let several = rows.iter().any(|other| other.at != row.at);
+        let name = match (several, wide) {
+            (true, true) if first => {
+                format!("{}: {}", clean::shorten(row.name, 24), told_shortly(row.outcome))
+            }
+            (true, false) => {
+                format!("{}: {}", clean::shorten(row.name, 26), told_shortly(row.outcome))
+            }
+            (true, true) => told_shortly(row.outcome).to_owned(),
+            (false, _) => told(row.outcome).to_owned(),
+        };
+        let (place, anchor) = if wide {
+            ((left - 14.0, y + 4.0), Anchor::End)
+        } else {
+            ((left, top + 14.0), Anchor::Start)
+        };
+        plot.group(&arm_class(row.at), &tooltip(row), |plot| {
+            plot.svg.text("name", place, anchor, &name);
+            let [from, middle, to] =
+                [row.times.min_us, row.times.p50_us, row.times.max_us].map(|us| plot.x.at(us));
+            plot.svg.line("bar", (from, y), (to, y));
+            plot.svg.dot(if row.outcome == "ok" { "mark" } else { "full" }, (middle, y), 5.0, "");
+            let end = (plot.frame.right + 10.0, y + 4.0);
+            plot.svg.text("tick", end, Anchor::Start, &number::count(row.times.count));
+        });
+    }
+    plot.svg
+}
+
+fn tooltip(row: &Told<'_>) -> String {
+    let Outcome { count, min_us, p50_us, max_us } = *row.times;
+    let [min, p50, max] = [min_us, p50_us, max_us].map(number::time);
+    format!(
+        "{}: {}, {}: after {min} to {max}, median {p50}",
+        row.name,
+        connections(count),
+        told(row.outcome)
+    )
+}
+
+/// What those that failed were told, of up to three outcomes.
+fn outcomes_caption(summary: &Run, rows: &[Told<'_>]) -> String {
+    let phrase = |row: &Told<'_>| {
+        let arm = summary.arms.get(row.at)?;
+        let were = if row.times.count == 1 { "was" } else { "were" };
+        let what = match row.outcome {
+            "reset" | "connect-refused" => format!("{were} {}", told(row.outcome)),
+            "connect-timeout" | "timeout" => told(row.outcome).to_owned(),
+            other => format!("failed with {}", told(other)),
+        };
+        Some(format!(
+            "{}{} {what} (median: {}).",
+            before(summary, arm),
+            connections(row.times.count),
+            number::time(row.times.p50_us)
+        ))
+    };
+    let failed: Vec<String> =
+        rows.iter().filter(|row| row.outcome != "ok").filter_map(phrase).take(3).collect();
+    let bars = "Bars: from the first to the last connection. Dots: medians. Numbers: connections.";
+    match failed.as_slice() {
+        [] => format!("Every connection was served in the end. {bars}"),
+        failed => format!("{} {bars}", failed.join(" ")),
+    }
 }

@@ -1,0 +1,943 @@
+//! Causes that lie in a full queue of a server whose counters can be read.
+//!
+//! Named explanations are found in counters and latencies; each with the evidence it rests on. Here and in
+//! `port_causes` are those that several experiments have; those of one experiment are in its folder, and its
+//! description lists all that it may name. `docs/causes.md` says what each means and how to fix it.
+//!
+//! Was an overflow of the accept queue rare, or did it last? The rule looks at three shares of one load: how many
+//! connections it hit, how often the queue was full when it was looked at, and in how many slices of 100 ms the
+//! kernel dropped something. A share that was not measured decides nothing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
+use tcptoll_core::record::{Arm, HostSummary, Listener, ListenerQueue, Queues, RetryLadder};
+use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::units::{human_count, human_share, human_us, plural};
+
+/// Connections arrived faster than the server accepted them.
+pub(crate) const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
+    id: "accept-queue-full",
+    test: accept_queue_full,
+    remedy: Remedy::Setting {
+        change: "For bursts, raise the backlog of listen(2) and net.core.somaxconn: the queue must hold all connections that arrive while the server does not accept. If it stays full, accept faster instead: more workers, or idle connections that are closed sooner.",
+        cost: "About 2.7 kB of kernel memory per waiting connection, and a longer wait: the last connection waits for all before it.",
+        undo: "Restore both values. They take effect when the server calls listen(2) again.",
+    },
+};
+
+/// Handshakes began faster than they were completed, and SYN cookies are off.
+pub(crate) const SYN_QUEUE_FULL: CauseSpec = CauseSpec {
+    id: "syn-queue-full",
+    test: syn_queue_full,
+    remedy: Remedy::Setting {
+        change: "Set net.ipv4.tcp_syncookies=1, the kernel's default. Without cookies, raise the backlog of listen(2), net.core.somaxconn and net.ipv4.tcp_max_syn_backlog. The first two, and three quarters of the third, must exceed the number of half-open requests.",
+        cost: "The server does not retransmit a SYN-ACK that carries a cookie. The connection has SACK and window scaling only if both hosts use TCP timestamps. A longer queue costs about 300 bytes of kernel memory per half-open request.",
+        undo: "Restore the previous values. A backlog and net.core.somaxconn take effect when the server calls listen(2) again.",
+    },
+};
+
+/// The host that has the listener: the server host, or this machine where a server that is not ours
+/// listens on it.
+fn listening(arm: &Arm) -> Option<&HostSummary> {
+    let own = || Some(&arm.client).filter(|client| !client.listeners.is_empty());
+    arm.server.as_ref().or_else(own)
+}
+
+fn counter(arm: &Arm, name: &str) -> u64 {
+    listening(arm)
+        .and_then(|server| server.counters.get(name))
+        .map_or(0, |&value| u64::try_from(value).unwrap_or(0))
+}
+
+fn evidence_of(arm: &Arm, names: &[&str]) -> BTreeMap<String, Value> {
+    names
+        .iter()
+        .map(|name| ((*name).to_owned(), counter(arm, name)))
+        .filter(|(_, value)| *value > 0)
+        .map(|(name, value)| (name, Value::from(value)))
+        .collect()
+}
+
+/// What the client felt: handshakes that waited for a retransmitted SYN, connections that never
+/// heard the server, and how many waited on each rung of the ladder.
+pub(crate) fn felt(arm: &Arm) -> (u64, u64, Vec<String>) {
+    let late: u64 = arm.rungs.iter().sum();
+    let silent = arm.errors.get("timeout").copied().unwrap_or(0);
+    let ladder = arm
+        .rungs
+        .iter()
+        .zip(&arm.syn_retry_ladder_s)
+        .filter(|(count, _)| **count > 0)
+        .map(|(count, at)| format!("{} at {at} s", human_count(*count)))
+        .collect();
+    (late, silent, ladder)
+}
+
+/// Counters that tell the shapes of an overflow apart.
+const ACCEPT_COUNTERS: &[&str] = &[
+    "TcpExtListenOverflows",
+    "TcpExtListenDrops",
+    "TcpExtSyncookiesSent",
+    "TcpExtSyncookiesRecv",
+    "TcpExtTCPReqQFullDoCookies",
+    "TcpExtTCPReqQFullDrop",
+];
+
+/// The accept queue of a listener was full, and connections felt it.
+fn accept_queue_full(arm: &Arm) -> Option<Finding> {
+    let host = listening(arm)?;
+    let full = host.listeners.iter().find(|listener| {
+        // listen(n) holds n + 1.
+        listener.accept_queue_peak > listener.accept_queue_limit
+    });
+    // On a machine of the user's the counters are those of all listeners: its own row must show it, too.
+    let own_row = || {
+        let mut observed = arm.own.queues.iter().flat_map(|queues| &queues.listeners);
+        // It is looked at now and then, and may have been longer in between.
+        let near = |one: &Listener| one.accept_queue_peak >= one.accept_queue_limit.max(1);
+        host.listeners.iter().any(near) || observed.any(|one| one.was_full() || one.drops > Some(0))
+    };
+    let waited = || {
+        let (late, silent, _) = felt(arm);
+        late > 0 || silent > 0 || arm.errors.contains_key("connect-timeout")
+    };
+    // It may have been full for a moment: without an overflow nobody was turned away.
+    let turned_away = match host.counter("TcpExtListenOverflows") {
+        Some(0) => false,
+        Some(_) if arm.server.is_some() && host.background.is_none() => true,
+        // Beside a server on this machine others overflow too.
+        Some(_) if host.background.is_none() => own_row() || waited(),
+        Some(_) | None => own_row() && waited(),
+    };
+    if !turned_away {
+        return None;
+    }
+    let mut finding = match arm.own.queues.as_deref() {
+        Some(queues) if !queues.listeners.is_empty() => observed(arm, queues),
+        _ => counted(arm, full, host.listeners.first()),
+    };
+    finding.evidence.append(&mut evidence_of(arm, ACCEPT_COUNTERS));
+    Some(finding)
+}
+
+/// From counters and latencies alone: of loads that do not look at queues over time, and of records
+/// before there were any that do.
+fn counted(arm: &Arm, full: Option<&Listener>, first: Option<&Listener>) -> Finding {
+    let (late, silent, ladder) = felt(arm);
+    let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
+    let mut evidence = std::collections::BTreeMap::<String, Value>::new();
+    if let Some(full) = full {
+        evidence.insert("accept_queue_peak".into(), full.accept_queue_peak.into());
+        evidence.insert("accept_queue_limit".into(), full.accept_queue_limit.into());
+    }
+    let mut text = match first.map(|listener| listener.accept_queue_limit) {
+        Some(limit) => format!("The accept queue (backlog {limit}) was full."),
+        None => "The accept queue was full.".to_owned(),
+    };
+    if late > 0 {
+        evidence.insert("handshakes_on_the_ladder".into(), late.into());
+        text += &format!(
+            " The server dropped SYNs, and {} waited for a retransmitted SYN ({}).",
+            plural(late, "handshake"),
+            ladder.join(", ")
+        );
+    }
+    if silent > 0 {
+        evidence.insert("never_answered".into(), silent.into());
+        text += &format!(
+            " {} connections were established for the client but never got a byte, because the server had dropped their last ACK.",
+            human_count(silent)
+        );
+    }
+    if gave_up > 0 {
+        evidence.insert("gave_up_connecting".into(), gave_up.into());
+        text += &format!(" {} connection attempts timed out.", human_count(gave_up));
+    }
+    Finding { text, evidence }
+}
+
+/// The listener that overflowed: of those that were full or dropped something the one with the most
+/// drops; without any the first, which is the measured one.
+pub(crate) fn overflowed(queues: &Queues) -> Option<&ListenerQueue> {
+    let dropped = |listener: &&ListenerQueue| listener.drops.unwrap_or(0);
+    let hit = |listener: &&ListenerQueue| listener.was_full() || dropped(listener) > 0;
+    // Of equal ones the first: `max_by_key` takes the last.
+    queues.listeners.iter().rev().filter(hit).max_by_key(dropped).or(queues.listeners.first())
+}
+
+/// `10.77.0.2:80`, `[fd77::2]:80`.
+pub(crate) fn place(listener: &ListenerQueue) -> String {
+    let ListenerQueue { address, port, .. } = listener;
+    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+}
+
+/// From the queue over time, the drops of each listener, and the outcome of each connection.
+fn observed(arm: &Arm, queues: &Queues) -> Finding {
+    let Some(listener) = overflowed(queues) else { return counted(arm, None, None) };
+    let mut evidence = std::collections::BTreeMap::<String, Value>::new();
+    let mut note = |name: &str, value: Value| evidence.insert(name.to_owned(), value);
+    note("listener", place(listener).into());
+    note("accept_queue_peak", listener.peak.into());
+    note("accept_queue_limit", listener.limit.into());
+    let (late, silent, _) = felt(arm);
+    note("handshakes_on_the_ladder", late.into());
+    note("never_answered", silent.into());
+    let mut text = vec![queue(listener)];
+    if queues.listeners.len() > 1 {
+        let others = queues.listeners.iter().filter(|other| !std::ptr::eq(*other, listener));
+        let others: Option<u64> = others.map(|other| other.drops).sum();
+        if let (Some(drops), Some(others)) = (listener.drops, others) {
+            note("listener_drops", drops.into());
+            note("drops_of_other_listeners", others.into());
+            let at_most = queues.listeners.iter().any(|listener| listener.drops_at_most);
+            note("drops_at_most", at_most.into());
+            text.push(attributed(queues.listeners.len(), drops, others, at_most));
+        }
+    }
+    if let Some(share) = listener.full_share() {
+        note("full_share", share.into());
+    }
+    if let Some(share) = listener.dropping_share() {
+        note("dropping_share", share.into());
+    }
+    if let (Some(overflow), Some(hit)) = (Overflow::judge(arm, listener), hit_by(arm)) {
+        note("overflow", overflow.name().into());
+        note("delayed_or_failed", hit.into());
+        text.push(severity(overflow, hit, arm.attempts, listener));
+    }
+    if let Some(drops) = &queues.drops {
+        note("syns_dropped", drops.syns_dropped.into());
+        note("last_acks_dropped", drops.acks_dropped.into());
+        note("cookie_acks_refused", drops.cookie_acks_refused.into());
+        note("resets_sent", drops.resets_sent.into());
+    }
+    text.extend(dropped(queues));
+    text.extend(told(arm, queues));
+    Finding { text: text.join(" "), evidence }
+}
+
+fn queue(listener: &ListenerQueue) -> String {
+    let held = human_count(u64::from(listener.limit) + 1);
+    let full = match listener.full_share() {
+        Some(share) if listener.full_samples > 0 => {
+            format!("was full in {} of the samples", human_share(share))
+        }
+        _ if listener.was_full() => "was full".to_owned(),
+        _ => format!("overflowed between two samples (longest sampled: {})", listener.peak),
+    };
+    format!(
+        "The accept queue of {} (limit {}, holds {held}) {full}.",
+        place(listener),
+        listener.limit
+    )
+}
+
+fn attributed(listeners: usize, drops: u64, others: u64, at_most: bool) -> String {
+    let bound = if at_most { "at most " } else { "" };
+    match others {
+        0 => format!(
+            "Of {listeners} listeners, only this one dropped packets ({}).",
+            human_count(drops)
+        ),
+        others => format!(
+            "It dropped {bound}{} packets, and the other {} listeners {bound}{}.",
+            human_count(drops),
+            listeners - 1,
+            human_count(others)
+        ),
+    }
+}
+
+fn severity(overflow: Overflow, hit: u64, attempts: u64, listener: &ListenerQueue) -> String {
+    let how = match overflow {
+        Overflow::Rare => "The overflow was rare and may be tolerated",
+        Overflow::Bursts => "It overflowed in bursts",
+        Overflow::Lasting => "The overflow lasted",
+    };
+    let share = if attempts > 0 { hit as f64 / attempts as f64 } else { 0.0 };
+    let slices = match listener.slices {
+        0 => String::new(),
+        all => format!(
+            ", and packets were dropped in {} of {} slices of 100 ms",
+            human_count(listener.dropping_slices),
+            human_count(all)
+        ),
+    };
+    format!(
+        "{how}: {} of {} connections ({}) were delayed or failed{slices}.",
+        human_count(hit),
+        human_count(attempts),
+        human_share(share)
+    )
+}
+
+/// `246 at 1 s, 3 at 2 s`; empty where nobody waited.
+fn steps(ladder: &RetryLadder) -> String {
+    let steps = ladder.at_s.iter().zip(&ladder.connections).filter(|(_, count)| **count > 0);
+    let steps = steps.map(|(at, count)| format!("{} at {at} s", human_count(*count)));
+    steps.collect::<Vec<_>>().join(", ")
+}
+
+/// Which packets were dropped, and whose ladder brought the connections on.
+fn dropped(queues: &Queues) -> Option<String> {
+    let drops = queues.drops.as_ref()?;
+    let with = |what: String, who: &str, ladder: &RetryLadder| match steps(ladder).as_str() {
+        "" => what,
+        steps => format!("{what} (connected after a retransmitted {who}: {steps})"),
+    };
+    let mut parts = Vec::new();
+    if drops.syns_dropped > 0 {
+        let what = format!("{} SYNs", human_count(drops.syns_dropped));
+        parts.push(with(what, "SYN", &queues.syn_ladder));
+    }
+    if drops.acks_dropped > 0 {
+        let what = format!("{} last ACKs", human_count(drops.acks_dropped));
+        parts.push(with(what, "SYN-ACK", &queues.syn_ack_ladder));
+    }
+    let mut text = match parts.as_slice() {
+        [] => Vec::new(),
+        parts => vec![format!("The server dropped {}.", parts.join(" and "))],
+    };
+    if drops.cookie_acks_refused > 0 {
+        text.push(format!(
+            "It silently dropped {} ACKs of SYN cookies.",
+            human_count(drops.cookie_acks_refused)
+        ));
+    }
+    (!text.is_empty()).then(|| text.join(" "))
+}
+
+/// What became of the connections that failed, and after how long.
+fn told(arm: &Arm, queues: &Queues) -> Option<String> {
+    let after = |class: &str| {
+        let outcome = queues.outcomes.get(class).filter(|outcome| outcome.count > 0)?;
+        Some((human_count(outcome.count), human_us(outcome.p50_us)))
+    };
+    let mut text = Vec::new();
+    if let Some((count, us)) = after("reset") {
+        text.push(format!("{count} connections were reset after {us} (median)"));
+    }
+    if let Some((count, us)) = after("timeout") {
+        text.push(format!(
+            "{count} clients connected, but received no first byte and timed out after {us}"
+        ));
+    }
+    if let Some((count, us)) = after("connect-timeout") {
+        text.push(format!("{count} clients could not connect and timed out after {us}"));
+    }
+    if text.is_empty() {
+        let failed = arm.ok < arm.attempts;
+        return (!failed && arm.ok > 0)
+            .then(|| "All connections were served in the end.".to_owned());
+    }
+    Some(text.join(". ") + ".")
+}
+
+/// An overflow hits at most this share of the connections to be rare: 1 of 1,000. Then neither the
+/// p99.9 of the clients nor any quantile below it shows the overflow.
+const RARE_CONNECTIONS: f64 = 0.001;
+
+/// A rare overflow drops packets in at most this share of the slices: 1 of 100, so about once in 10 s.
+/// One slice alone is rare in a load of any length: a single moment is no rhythm.
+const RARE_SLICES: f64 = 0.01;
+
+/// A queue that is full in more than 1 of 20 samples has no reserve, even if it dropped little: the
+/// next burst of the same size overflows it.
+const RARE_SAMPLES: f64 = 0.05;
+
+/// From half of the time on, the overflow is the normal state: connections arrive faster than the
+/// server accepts them, and any queue would fill.
+const LASTING: f64 = 0.5;
+
+/// How an overflow went on over the time of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// It may be tolerated.
+    Rare,
+    /// The queue overflows at times and is empty in between: a longer one would hold the bursts.
+    Bursts,
+    /// The server is too slow for the connections that arrive: a longer queue makes them wait longer.
+    Lasting,
+}
+
+impl Overflow {
+    /// Its name in a record.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Rare => "rare",
+            Self::Bursts => "bursts",
+            Self::Lasting => "lasting",
+        }
+    }
+
+    /// How the overflow of a listener was.
+    ///
+    /// None: there are neither connections nor samples to judge by.
+    pub(crate) fn judge(arm: &Arm, listener: &ListenerQueue) -> Option<Self> {
+        let hit = hit_by(arm).map(|hit| hit as f64 / arm.attempts as f64);
+        let (full, dropping) = (listener.full_share(), listener.dropping_share());
+        if hit.is_none() && full.is_none() && dropping.is_none() {
+            return None;
+        }
+        let at_most = |share: Option<f64>, limit: f64| share.is_none_or(|share| share <= limit);
+        let known: Vec<f64> = [full, dropping].into_iter().flatten().collect();
+        if at_most(hit, RARE_CONNECTIONS)
+            && at_most(full, RARE_SAMPLES)
+            && (listener.dropping_slices <= 1 || at_most(dropping, RARE_SLICES))
+        {
+            return Some(Self::Rare);
+        }
+        let lasts = !known.is_empty() && known.iter().all(|share| *share >= LASTING);
+        Some(if lasts { Self::Lasting } else { Self::Bursts })
+    }
+}
+
+impl fmt::Display for Overflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Classes of failures that a full queue brings about.
+const CLASSES: [&str; 3] = ["connect-timeout", "reset", "timeout"];
+
+/// Connections that waited for a retransmission of either side, or failed as a full queue makes them
+/// fail.
+///
+/// A connection may wait on both ladders, and then fail: added up they are too many. Where the whole
+/// distribution of those that succeeded is there, those that took at least the first step bound the
+/// waits too, and the smaller figure is taken.
+///
+/// None: nothing was attempted.
+pub(crate) fn hit_by(arm: &Arm) -> Option<u64> {
+    let waited: u64 = match &arm.own.queues {
+        Some(queues) => {
+            let ladders = [&queues.syn_ladder, &queues.syn_ack_ladder];
+            ladders.iter().flat_map(|ladder| &ladder.connections).sum()
+        }
+        None => arm.rungs.iter().sum(),
+    };
+    let failed: u64 = CLASSES.iter().filter_map(|class| arm.errors.get(*class)).sum();
+    let waited = slow(arm).map_or(waited, |slow| waited.min(slow));
+    // Of more connections than packets dropped, the others waited for another reason: loss, say.
+    let dropped = match counter(arm, "TcpExtListenDrops") {
+        0 => u64::MAX,
+        dropped => dropped,
+    };
+    (arm.attempts > 0).then(|| waited.saturating_add(failed).min(dropped).min(arm.attempts))
+}
+
+/// A bucket of a distribution is this exact.
+const BUCKET: f64 = 0.995;
+
+/// Connections that succeeded and took at least the first step of either ladder.
+///
+/// None: no ladder or no whole distribution is there.
+fn slow(arm: &Arm) -> Option<u64> {
+    let queues = arm.own.queues.as_deref()?;
+    let first = [&queues.syn_ladder, &queues.syn_ack_ladder]
+        .into_iter()
+        .filter_map(|ladder| ladder.at_s.first().copied())
+        .reduce(f64::min)?;
+    let times = ["first_byte_us", "connect_us"]
+        .into_iter()
+        .find_map(|name| arm.histograms.get(name).filter(|histogram| histogram.count > 0))?;
+    let whole = Histogram::from_summary(times).ok()??;
+    let late = |(ns, _): &(u64, u64)| *ns as f64 >= first * 1e9 * BUCKET;
+    Some(whole.buckets_ns().iter().filter(|bucket| late(bucket)).map(|(_, count)| count).sum())
+}
+
+/// Counters that tell what the kernel did with SYNs that met a full queue.
+const SYN_COUNTERS: &[&str] = &[
+    "TcpExtListenDrops",
+    "TcpExtListenOverflows",
+    "TcpExtSyncookiesFailed",
+    "TcpExtSyncookiesRecv",
+    "TcpExtSyncookiesSent",
+    "TcpExtTCPReqQFullDoCookies",
+    "TcpExtTCPReqQFullDrop",
+];
+
+/// SYNs that were dropped for the SYN queue.
+struct Dropped {
+    syns: u64,
+    /// Whether the queue was not full, but three quarters of `tcp_max_syn_backlog` were.
+    last_quarter: bool,
+}
+
+/// The kernel dropped SYNs because the SYN queue was full and SYN cookies are off, and clients felt it.
+fn syn_queue_full(arm: &Arm) -> Option<Finding> {
+    let queues = arm.own.queues.as_deref();
+    let listener = queues.and_then(|queues| queues.listeners.first());
+    let Dropped { syns, last_quarter } = syns_dropped(arm, listener)?;
+    let (late, silent, ladder) = felt(arm);
+    let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
+    let peer = queues.and_then(|queues| queues.half_open_peer.as_ref());
+    if peer.is_some() && late + silent + gave_up == 0 {
+        // The peer's own SYNs were dropped, and no client's.
+        return None;
+    }
+    let mut evidence = evidence_of(arm, SYN_COUNTERS);
+    let mut note = |name: &str, value: Value| evidence.insert(name.to_owned(), value);
+    note("handshakes_on_the_ladder", late.into());
+    note("never_answered", silent.into());
+    if gave_up > 0 {
+        note("gave_up_connecting", gave_up.into());
+    }
+    if let Some(peak) = listener.and_then(|listener| listener.half_open_peak) {
+        note("half_open_peak", peak.into());
+    }
+    if let Some(limit) = listener.and_then(|listener| listener.half_open_limit) {
+        note("half_open_limit", limit.into());
+    }
+    if let Some(peer) = peer {
+        note("half_open_peer_syns", peer.syns_sent.into());
+    }
+    let held =
+        listener.and_then(|listener| listener.half_open_peak).map_or_else(String::new, |peak| {
+            format!(" ({} half-open requests)", human_count(u64::from(peak)))
+        });
+    let what = if last_quarter {
+        format!(
+            "Three quarters of tcp_max_syn_backlog were in use{held} and SYN cookies are off, so the \
+             server dropped {} SYNs of clients that it does not know from earlier connections",
+            human_count(syns)
+        )
+    } else {
+        format!(
+            "The SYN queue was full{held} and SYN cookies are off, so the server dropped {} SYNs",
+            human_count(syns)
+        )
+    };
+    if lossy(arm) {
+        // Each client that waited or gave up lost at least one packet. The kernel counted these drops; the
+        // link may have lost any of the packets, too.
+        let delayed = late + gave_up;
+        let explained = delayed.min(syns);
+        evidence.insert("delayed_or_gave_up".to_owned(), delayed.into());
+        evidence.insert("explained_by_drops_at_most".to_owned(), explained.into());
+        let clients = if delayed == 0 {
+            String::new()
+        } else {
+            format!(
+                " {} handshakes waited for a retransmitted SYN or timed out. These drops explain at \
+                 most {} of them, because the link also loses packets.",
+                human_count(delayed),
+                human_count(explained)
+            )
+        };
+        return Some(Finding { text: format!("{what}.{clients}"), evidence });
+    }
+    let waited = (!ladder.is_empty())
+        .then(|| format!(". Handshakes waited for a retransmitted SYN ({})", ladder.join(", ")));
+    let lost =
+        (gave_up > 0).then(|| format!(". {} connection attempts timed out", human_count(gave_up)));
+    let text = [what, waited.unwrap_or_default(), lost.unwrap_or_default()].concat();
+    Some(Finding { text: text + ".", evidence })
+}
+
+/// Whether packets were lost on the link as well, by its settings or as counted.
+fn lossy(arm: &Arm) -> bool {
+    let by_link =
+        arm.link.as_ref().is_some_and(|link| link.asked.loss > 0.0 || link.unwanted_drops > 0);
+    let on_wire =
+        arm.wire.as_ref().is_some_and(|wire| wire.lost_on_purpose > 0 || wire.queue_drops > 0);
+    by_link || on_wire
+}
+
+/// None: the kernel dropped no SYN for its SYN queue.
+fn syns_dropped(arm: &Arm, listener: Option<&ListenerQueue>) -> Option<Dropped> {
+    let counted = counter(arm, "TcpExtTCPReqQFullDrop");
+    // The last quarter has no counter of its own: what was dropped for neither queue, while as many
+    // requests were held as three quarters allow.
+    let others = counter(arm, "TcpExtListenDrops")
+        .saturating_sub(counter(arm, "TcpExtListenOverflows"))
+        .saturating_sub(counted);
+    let was_at_limit = listener
+        .and_then(|listener| Some(listener.half_open_peak? >= listener.half_open_limit?))
+        .unwrap_or(false);
+    let cookies_off = listening(arm)
+        .and_then(|host| host.sysctls.get("net.ipv4.tcp_syncookies"))
+        .is_some_and(|value| value == "0");
+    let last_quarter = counted == 0 && others > 0 && was_at_limit && cookies_off;
+    let syns = if last_quarter { others } else { counted };
+    (syns > 0).then_some(Dropped { syns, last_quarter })
+}
+
+#[cfg(test)]
+mod tests {
+    use tcptoll_core::record::{Cause, DropBalance, HalfOpenPeer, Outcome};
+    use tcptoll_core::tcp::wire::Wire;
+
+    use super::*;
+    use crate::kit::conclusion::supported;
+
+    const QUEUES: &[&CauseSpec] = &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL];
+
+    fn crowded(counters: &[(&str, i64)], peak: u32) -> Arm {
+        Arm {
+            name: "a".into(),
+            server: Some(HostSummary {
+                counters: counters.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+                listeners: vec![Listener {
+                    address: "10.77.0.2".into(),
+                    port: 80,
+                    accept_queue_peak: peak,
+                    accept_queue_limit: 16,
+                    syn_queue_peak: None,
+                }],
+                ..HostSummary::default()
+            }),
+            ..Arm::default()
+        }
+    }
+
+    /// The causes of an arm where `waited` handshakes waited for the first retransmission.
+    fn causes(arm: Arm, waited: u64) -> Vec<Cause> {
+        let arm = Arm { syn_retry_ladder_s: vec![1.0, 2.0], rungs: vec![waited, 0], ..arm };
+        supported(&arm, QUEUES)
+    }
+
+    #[test]
+    fn overflows_and_a_ladder_are_a_full_accept_queue() {
+        let arm = crowded(&[("TcpExtListenOverflows", 482), ("TcpExtListenDrops", 482)], 17);
+        let found = causes(arm, 482);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].id, "accept-queue-full");
+        assert!(found[0].text.contains("482 at 1 s"), "{}", found[0].text);
+        assert_eq!(found[0].evidence["TcpExtListenOverflows"], 482);
+    }
+
+    #[test]
+    fn with_cookies_off_the_counter_that_counts_is_another() {
+        let found = causes(crowded(&[("TcpExtTCPReqQFullDrop", 482)], 16), 482);
+        assert_eq!(found.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["syn-queue-full"]);
+    }
+
+    #[test]
+    fn a_queue_that_was_full_without_anyone_waiting_is_no_cause() {
+        assert!(causes(crowded(&[], 17), 0).is_empty());
+    }
+
+    #[test]
+    fn lost_syns_on_the_ladder_are_not_blamed_on_a_queue() {
+        assert!(causes(crowded(&[], 3), 9).is_empty());
+    }
+
+    fn listener(port: u16, drops: u64) -> ListenerQueue {
+        ListenerQueue {
+            address: "10.77.0.2".into(),
+            port,
+            limit: 128,
+            peak: if drops > 0 { 129 } else { 1 },
+            drops: Some(drops),
+            samples: 1_000,
+            full_samples: if drops > 0 { 60 } else { 0 },
+            slices: 12,
+            dropping_slices: u64::from(drops > 0),
+            ..ListenerQueue::default()
+        }
+    }
+
+    /// 500 connections, of which 246 waited for a second SYN.
+    fn overflown() -> Arm {
+        let queues = Queues {
+            listeners: vec![listener(80, 246), listener(81, 0), listener(82, 0)],
+            syn_ladder: RetryLadder { at_s: vec![1.0, 2.0], connections: vec![246, 0], off: 0 },
+            drops: Some(DropBalance { syns_dropped: 246, ..DropBalance::default() }),
+            ..Queues::default()
+        };
+        Arm {
+            name: "a".into(),
+            attempts: 500,
+            ok: 500,
+            syn_retry_ladder_s: vec![1.0, 2.0],
+            rungs: vec![246, 0],
+            server: Some(HostSummary {
+                counters: [("TcpExtListenOverflows".to_owned(), 246)].into(),
+                ..HostSummary::default()
+            }),
+            own: Box::new(queues).into(),
+            ..Arm::default()
+        }
+    }
+
+    fn queues(arm: &mut Arm) -> &mut Queues {
+        arm.own.queues.as_deref_mut().unwrap()
+    }
+
+    fn text(arm: &Arm) -> String {
+        accept_queue_full(arm).unwrap().text
+    }
+
+    #[test]
+    fn on_a_machine_of_the_users_the_listeners_own_row_must_show_it() {
+        use tcptoll_core::record::Background;
+        let there = |left_out: &[&str], with_row: bool| {
+            let mut arm = overflown();
+            let left_out = left_out.iter().map(|name| (*name).to_owned()).collect();
+            let background = Background { left_out, ..Background::default() };
+            let host = arm.server.as_mut().unwrap();
+            if !background.left_out.is_empty() {
+                host.counters.clear();
+            }
+            host.background = Some(Box::new(background));
+            if !with_row {
+                queues(&mut arm).listeners = vec![listener(80, 0)];
+            }
+            accept_queue_full(&arm).is_some()
+        };
+        assert!(there(&[], true));
+        // Another listener of that machine overflowed.
+        assert!(!there(&[], false));
+        // Others move the counter, and the connections of the load waited.
+        assert!(there(&["TcpExtListenOverflows"], true));
+        assert!(!there(&["TcpExtListenOverflows"], false));
+    }
+
+    #[test]
+    fn a_burst_states_its_listener_its_drops_and_the_steps() {
+        let found = accept_queue_full(&overflown()).unwrap();
+        assert_eq!(
+            found.text,
+            "The accept queue of 10.77.0.2:80 (limit 128, holds 129) was full in 6 % of the \
+             samples. Of 3 listeners, only this one dropped packets (246). It overflowed in bursts: \
+             246 of 500 connections (49.2 %) were delayed or failed, and packets were dropped in 1 \
+             of 12 slices of 100 ms. The server dropped 246 SYNs (connected after a retransmitted SYN: \
+             246 at 1 s). All connections were served in the end."
+        );
+        assert_eq!(found.evidence["overflow"], "bursts");
+        assert_eq!(found.evidence["listener"], "10.77.0.2:80");
+        assert_eq!(found.evidence["drops_of_other_listeners"], 0);
+        assert_eq!(found.evidence["TcpExtListenOverflows"], 246);
+    }
+
+    #[test]
+    fn of_several_listeners_the_one_with_the_most_drops_is_named_wherever_it_stands() {
+        let mut arm = overflown();
+        queues(&mut arm).listeners = vec![listener(80, 0), listener(81, 246), listener(82, 3)];
+        let said = text(&arm);
+        assert!(said.starts_with("The accept queue of 10.77.0.2:81"), "{said}");
+        assert!(said.contains("It dropped 246 packets, and the other 2 listeners 3."), "{said}");
+        queues(&mut arm).listeners[1].address = "fd77::2".into();
+        assert!(text(&arm).contains("of [fd77::2]:81 "));
+    }
+
+    #[test]
+    fn a_rare_overflow_says_that_it_may_be_tolerated_and_a_lasting_one_does_not() {
+        let mut rare = Arm { attempts: 100_000, ok: 100_000, rungs: vec![90, 0], ..overflown() };
+        queues(&mut rare).syn_ladder.connections = vec![90, 0];
+        queues(&mut rare).listeners.truncate(1);
+        queues(&mut rare).listeners[0].full_samples = 10;
+        let said = text(&rare);
+        assert!(
+            said.contains("rare and may be tolerated: 90 of 100,000 connections (0.09 %)"),
+            "{said}"
+        );
+        let mut lasting = overflown();
+        queues(&mut lasting).listeners[0].full_samples = 900;
+        queues(&mut lasting).listeners[0].dropping_slices = 11;
+        let said = text(&lasting);
+        assert!(said.contains("The overflow lasted: 246 of 500"), "{said}");
+    }
+
+    #[test]
+    fn syns_last_acks_refused_cookies_and_resets_are_apart() {
+        let mut arm = Arm { ok: 420, ..overflown() };
+        let outcome = |count, p50_us| Outcome { count, p50_us, ..Outcome::default() };
+        let all = queues(&mut arm);
+        all.syn_ack_ladder = RetryLadder { at_s: vec![1.0, 3.0], connections: vec![0, 12], off: 0 };
+        all.drops = Some(DropBalance {
+            syns_dropped: 246,
+            acks_dropped: 40,
+            cookie_acks_refused: 7,
+            resets_sent: 30,
+            ..DropBalance::default()
+        });
+        all.outcomes = [
+            ("ok".to_owned(), outcome(420, 900.0)),
+            ("reset".to_owned(), outcome(30, 1_200.0)),
+            ("timeout".to_owned(), outcome(50, 10e6)),
+        ]
+        .into();
+        let said = text(&arm);
+        assert!(
+            said.contains("40 last ACKs (connected after a retransmitted SYN-ACK: 12 at 3 s)."),
+            "{said}"
+        );
+        assert!(said.contains("It silently dropped 7 ACKs of SYN cookies."), "{said}");
+        assert!(said.contains("30 connections were reset after 1.20 ms (median)."), "{said}");
+        assert!(said.contains("50 clients connected, but received no first byte"), "{said}");
+        assert!(!said.contains("All connections were served"), "{said}");
+    }
+
+    #[test]
+    fn a_queue_that_was_full_and_turned_nobody_away_is_no_cause() {
+        let mut spared = Arm { rungs: vec![0, 0], ..overflown() };
+        spared.server = Some(HostSummary::default());
+        assert!(supported(&spared, &[&ACCEPT_QUEUE_FULL]).is_empty());
+    }
+
+    /// A load of 100,000 connections over 20 s, of which `hit` waited for a second SYN.
+    fn hit_arm(hit: u64) -> Arm {
+        let ladder = RetryLadder { at_s: vec![1.0], connections: vec![hit], off: 0 };
+        let queues = Queues { syn_ladder: ladder, ..Queues::default() };
+        Arm { attempts: 100_000, own: Box::new(queues).into(), ..Arm::default() }
+    }
+
+    fn watched(full_samples: u64, dropping_slices: u64) -> ListenerQueue {
+        let (samples, slices) = (2_000, 200);
+        ListenerQueue { samples, full_samples, slices, dropping_slices, ..<_>::default() }
+    }
+
+    fn judged(hit: u64, full_samples: u64, dropping_slices: u64) -> Option<Overflow> {
+        Overflow::judge(&hit_arm(hit), &watched(full_samples, dropping_slices))
+    }
+
+    #[test]
+    fn an_overflow_is_rare_only_where_connections_samples_and_slices_all_say_so() {
+        assert_eq!(judged(100, 100, 2), Some(Overflow::Rare), "1 of 1,000, 1 of 20, 1 of 100");
+        assert_eq!(judged(101, 100, 2), Some(Overflow::Bursts), "one connection more");
+        assert_eq!(judged(100, 101, 2), Some(Overflow::Bursts), "one full sample more");
+        assert_eq!(judged(100, 100, 3), Some(Overflow::Bursts), "one slice more");
+    }
+
+    #[test]
+    fn one_slice_with_drops_is_rare_in_a_short_load_too() {
+        let short = |dropping_slices| ListenerQueue {
+            slices: 20,
+            dropping_slices,
+            samples: 200,
+            full_samples: 2,
+            ..ListenerQueue::default()
+        };
+        assert_eq!(Overflow::judge(&hit_arm(100), &short(1)), Some(Overflow::Rare));
+        assert_eq!(Overflow::judge(&hit_arm(100), &short(2)), Some(Overflow::Bursts));
+    }
+
+    #[test]
+    fn an_overflow_lasts_from_half_of_the_samples_and_half_of_the_slices_on() {
+        assert_eq!(judged(40_000, 1_000, 100), Some(Overflow::Lasting));
+        assert_eq!(judged(40_000, 999, 100), Some(Overflow::Bursts));
+        assert_eq!(judged(40_000, 1_000, 99), Some(Overflow::Bursts));
+    }
+
+    #[test]
+    fn what_was_not_measured_decides_nothing() {
+        let unseen = ListenerQueue::default();
+        assert_eq!(Overflow::judge(&Arm::default(), &unseen), None);
+        assert_eq!(Overflow::judge(&hit_arm(40_000), &unseen), Some(Overflow::Bursts));
+        assert_eq!(Overflow::judge(&hit_arm(1), &unseen), Some(Overflow::Rare));
+        let dropping = ListenerQueue { slices: 200, dropping_slices: 150, ..unseen };
+        assert_eq!(Overflow::judge(&Arm::default(), &dropping), Some(Overflow::Lasting));
+    }
+
+    #[test]
+    fn a_connection_that_waited_on_both_ladders_counts_once_where_its_time_is_known() {
+        let mut both = hit_arm(40);
+        let queues = both.own.queues.as_deref_mut().unwrap();
+        queues.syn_ack_ladder = RetryLadder { at_s: vec![1.0], connections: vec![30], off: 0 };
+        assert_eq!(hit_by(&both), Some(70), "nothing says which are the same");
+        let mut times = Histogram::new();
+        for at in 0..1_000_u64 {
+            times.record_ns(if at < 50 { 1_002_000_000 } else { 300_000_000 });
+        }
+        both.histograms.insert("first_byte_us".to_owned(), times.summary_us());
+        assert_eq!(hit_by(&both), Some(50));
+    }
+
+    #[test]
+    fn failures_that_a_full_queue_brings_about_are_hits_and_others_are_not() {
+        let errors = [("reset", 3), ("timeout", 4), ("connect-timeout", 5), ("local-ports", 7)];
+        let errors = errors.map(|(class, count)| (class.to_owned(), count)).into();
+        let failed = Arm { errors, ..hit_arm(10) };
+        assert_eq!(hit_by(&failed), Some(22));
+        let old = Arm { attempts: 20, rungs: vec![2, 1], ..Arm::default() };
+        assert_eq!(hit_by(&old), Some(3), "a record without queues");
+        assert_eq!(hit_by(&Arm { attempts: 1, ..old }), Some(1));
+    }
+
+    /// 129 half-open requests of a peer; 40 of 200 clients waited for a retransmitted SYN.
+    fn pressed(counters: &[(&str, i64)], waited: u64) -> Arm {
+        let listener = ListenerQueue {
+            limit: 128,
+            half_open_peak: Some(129),
+            half_open_limit: Some(129),
+            ..ListenerQueue::default()
+        };
+        let queues = Queues {
+            listeners: vec![listener],
+            half_open_peer: Some(HalfOpenPeer { syns_sent: 900, ..HalfOpenPeer::default() }),
+            ..Queues::default()
+        };
+        Arm {
+            attempts: 200,
+            ok: 200,
+            syn_retry_ladder_s: vec![1.0, 2.0],
+            rungs: vec![waited, 0],
+            server: Some(HostSummary {
+                counters: counters.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+                sysctls: [("net.ipv4.tcp_syncookies".to_owned(), "0".to_owned())].into(),
+                ..HostSummary::default()
+            }),
+            own: Box::new(queues).into(),
+            ..Arm::default()
+        }
+    }
+
+    #[test]
+    fn drops_that_clients_felt_are_the_cause_with_the_queue_s_length_and_limit() {
+        let drops = [("TcpExtTCPReqQFullDrop", 40), ("TcpExtListenDrops", 40)];
+        let found = syn_queue_full(&pressed(&drops, 40)).unwrap();
+        assert_eq!(
+            found.text,
+            "The SYN queue was full (129 half-open requests) and SYN cookies are off, so the server dropped 40 SYNs. Handshakes waited for a retransmitted SYN (40 at 1 s)."
+        );
+        assert_eq!(found.evidence["half_open_peak"], 129);
+        assert_eq!(found.evidence["half_open_limit"], 129);
+        assert_eq!(found.evidence["half_open_peer_syns"], 900);
+        assert_eq!(found.evidence["TcpExtTCPReqQFullDrop"], 40);
+    }
+
+    #[test]
+    fn drops_of_the_peer_s_own_syns_or_cookies_are_no_cause() {
+        let drops = [("TcpExtTCPReqQFullDrop", 40), ("TcpExtListenDrops", 40)];
+        assert_eq!(syn_queue_full(&pressed(&drops, 0)), None);
+        let cookies = [("TcpExtTCPReqQFullDoCookies", 200), ("TcpExtSyncookiesSent", 200)];
+        assert_eq!(syn_queue_full(&pressed(&cookies, 3)), None);
+    }
+
+    #[test]
+    fn on_a_lossy_link_drops_explain_at_most_as_many_waits_as_they_are() {
+        let mut arm = pressed(&[("TcpExtTCPReqQFullDrop", 40), ("TcpExtListenDrops", 40)], 55);
+        arm.errors.insert("connect-timeout".to_owned(), 5);
+        arm.wire = Some(Wire { lost_on_purpose: 1, ..Wire::default() });
+        let found = syn_queue_full(&arm).unwrap();
+        assert_eq!(
+            found.text,
+            "The SYN queue was full (129 half-open requests) and SYN cookies are off, so the server dropped 40 SYNs. 60 handshakes waited for a retransmitted SYN or timed out. These drops explain at most 40 of them, because the link also loses packets."
+        );
+        assert_eq!(found.evidence["explained_by_drops_at_most"], 40);
+        assert_eq!(found.evidence["delayed_or_gave_up"], 60);
+        // More drops than handshakes: several SYNs of one client may have been dropped.
+        arm.rungs = vec![10, 0];
+        let found = syn_queue_full(&arm).unwrap();
+        assert_eq!(found.evidence["explained_by_drops_at_most"], 15);
+    }
+
+    #[test]
+    fn the_last_quarter_is_told_from_what_no_counter_names() {
+        let drops = [("TcpExtListenDrops", 40)];
+        let found = syn_queue_full(&pressed(&drops, 40)).unwrap();
+        assert!(found.text.starts_with("Three quarters of tcp_max_syn_backlog"), "{}", found.text);
+        // What the accept queue dropped is not the SYN queue's.
+        let overflows = [("TcpExtListenDrops", 40), ("TcpExtListenOverflows", 40)];
+        assert_eq!(syn_queue_full(&pressed(&overflows, 40)), None);
+        let mut below = pressed(&drops, 40);
+        below.own.queues.as_mut().unwrap().listeners[0].half_open_peak = Some(90);
+        assert_eq!(syn_queue_full(&below), None, "the queue was never that long");
+    }
+}

@@ -1,0 +1,594 @@
+//! What follows from the arms of `accept-queue`: the answer, causes, what next; and what to change against a
+//! full accept queue, with the arm of the run that shows it changed.
+
+use tcptoll_core::experiment::figures::{FAILURE, FIRST_BYTE};
+use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
+use tcptoll_core::units::{human_count, human_share, human_us};
+use tcptoll_core::verdict::effective::same_effective;
+
+use super::sheet::listener;
+use crate::kit::conclusion::{
+    answer_of, cured, differ_only_in, explain, explanations, in_arm, step,
+};
+use crate::kit::queue_causes::{Overflow, hit_by};
+
+/// Fills in what follows from the arms.
+pub(super) fn conclude(summary: &mut Summary) {
+    explain(summary, super::SPEC.causes, |_, _| None);
+    let answers = advise(summary);
+    // Advice with a proof of this run replaces the general one for the same cause.
+    summary.advice.retain(|general| answers.iter().all(|other| other.cause != general.cause));
+    summary.advice.splice(0..0, answers);
+    summary.answer = answer(summary);
+    for option in ["backlog", "somaxconn"] {
+        let same = same_effective(&summary.arms, option, |arm| {
+            Some(format!(
+                "{} (the smaller of backlog and net.core.somaxconn)",
+                listener(arm)?.limit
+            ))
+        });
+        summary.warnings.extend(same.iter().map(|warning| warning.entry(None)));
+    }
+    summary.next = next(summary);
+}
+
+fn answer(summary: &Summary) -> String {
+    let measured: Vec<&Arm> =
+        summary.arms.iter().filter(|arm| arm.failure.is_none() && arm.attempts > 0).collect();
+    if measured.is_empty() {
+        return "Nothing was measured.".to_owned();
+    }
+    let mut sentences = Vec::new();
+    match ill(summary) {
+        Some((arm, well)) => {
+            let several = measured.len() > 1;
+            sentences.extend(hit(arm, several));
+            sentences.extend(well.and_then(|well| spared(arm, well)));
+            if well.is_none() {
+                sentences.extend(told(arm));
+            }
+        }
+        None => sentences.extend(healthy(&measured)),
+    }
+    if sentences.is_empty() {
+        sentences.push(format!(
+            "{}{} of {} connections succeeded.",
+            in_arm(measured.len() > 1, measured[0]),
+            human_count(measured[0].ok),
+            human_count(measured[0].attempts)
+        ));
+    }
+    answer_of(summary, sentences)
+}
+
+/// `246 of 500 connections (49 %) waited for a retransmission: the accept queue was full.`
+fn hit(arm: &Arm, several: bool) -> Option<String> {
+    let queue = listener(arm)?;
+    let hit = hit_by(arm)?;
+    let share = human_share(hit as f64 / arm.attempts as f64);
+    let failed = arm.attempts - arm.ok;
+    let what = match failed {
+        0 => "waited for a retransmission".to_owned(),
+        failed if failed == hit => "failed".to_owned(),
+        failed => format!("waited for a retransmission or failed ({} failed)", human_count(failed)),
+    };
+    let how = match overflow(arm) {
+        Some(Overflow::Rare) => ", but only rarely",
+        Some(Overflow::Lasting) => " most of the time",
+        _ => "",
+    };
+    Some(format!(
+        "{}{} of {} connections ({share}) {what}: the accept queue (limit {}) was full{how}.",
+        in_arm(several, arm),
+        human_count(hit),
+        human_count(arm.attempts),
+        human_count(u64::from(queue.limit))
+    ))
+}
+
+/// The arm that shows the fix.
+fn spared(ill: &Arm, well: &Arm) -> Option<String> {
+    let max = |arm: &Arm| arm.histograms.get(FIRST_BYTE.name).and_then(|h| h.max);
+    let mut text = format!(
+        "In arm {}, all {} received their first byte within {}",
+        well.name,
+        human_count(well.ok),
+        human_us(max(well)?)
+    );
+    if let Some(before) = max(ill).filter(|before| Some(*before) > max(well)) {
+        text += &format!(" instead of {}", human_us(before));
+    }
+    Some(text + ".")
+}
+
+/// Which errors clients got, and when.
+fn told(arm: &Arm) -> Option<String> {
+    let queues = arm.own.queues.as_deref()?;
+    let outcome_of = |class: &str| queues.outcomes.get(class).filter(|outcome| outcome.count > 0);
+    let mut parts = Vec::new();
+    if let Some(reset) = outcome_of("reset") {
+        parts.push(format!(
+            "{} were reset after {} (median)",
+            human_count(reset.count),
+            human_us(reset.p50_us)
+        ));
+    }
+    let silent: Vec<_> =
+        ["connect-timeout", "timeout"].iter().filter_map(|class| outcome_of(class)).collect();
+    if let Some(last) = silent.iter().map(|outcome| outcome.max_us).reduce(f64::max) {
+        let count: u64 = silent.iter().map(|outcome| outcome.count).sum();
+        parts.push(format!(
+            "{} timed out without a response (after at most {})",
+            human_count(count),
+            human_us(last)
+        ));
+    }
+    let mut late: Vec<String> = queues
+        .syn_ladder
+        .at_s
+        .iter()
+        .zip(&queues.syn_ladder.connections)
+        .filter(|(_, count)| **count > 0)
+        .take(3)
+        .map(|(at, count)| format!("{} after {at} s", human_count(*count)))
+        .collect();
+    if parts.is_empty()
+        && let Some(first) = late.first_mut()
+    {
+        *first = first.replacen(" after", " connected after", 1);
+        parts.push(late.join(", "));
+    }
+    (!parts.is_empty()).then(|| format!("Of these, {}.", parts.join(", and ")))
+}
+
+/// No arm had a full queue that anybody felt.
+fn healthy(arms: &[&Arm]) -> Option<String> {
+    let max = |arm: &Arm| arm.histograms.get(FIRST_BYTE.name).and_then(|h| h.max);
+    let slowest = arms
+        .iter()
+        .filter(|arm| arm.ok == arm.attempts && max(arm).is_some())
+        .max_by(|a, b| max(a).unwrap_or(0.0).total_cmp(&max(b).unwrap_or(0.0)))?;
+    if arms.iter().any(|arm| arm.ok < arm.attempts) {
+        return None;
+    }
+    let queue = listener(slowest)?;
+    Some(format!(
+        "All {} connections received their first byte within {}{}; the accept queue held at most \
+         {} of {}.",
+        human_count(slowest.ok),
+        human_us(max(slowest)?),
+        if arms.len() > 1 {
+            format!(" in the slowest arm, {}", slowest.name)
+        } else {
+            String::new()
+        },
+        human_count(u64::from(queue.peak)),
+        human_count(u64::from(queue.limit) + 1)
+    ))
+}
+
+fn next(summary: &Summary) -> Vec<NextStep> {
+    let mut steps = Vec::new();
+    let ill: Vec<&Arm> = summary.arms.iter().filter(|arm| is_ill(summary, arm)).collect();
+    if summary.study.is_none() {
+        let varies = |option: &str| summary.arms.iter().any(|arm| arm.factors.contains_key(option));
+        if !ill.is_empty() && !varies("abort-on-overflow") {
+            steps.push(step(
+                "tcptoll accept-queue --backlog 16 --link rtt=10ms --concurrency 500 --abort-on-overflow off,on --allow-errors 100%",
+                "the effect of a reset instead of silence on clients that meet a full queue",
+            ));
+        }
+        steps.push(step("tcptoll study queue-overflow-2021", "the published steps next to yours"));
+    }
+    steps.extend(explanations(summary));
+    steps
+}
+
+/// The cause that these changes are against.
+const CAUSE: &str = "accept-queue-full";
+
+/// Options that make a queue longer.
+const LONGER: &[&str] = &["backlog", "server-sysctl", "somaxconn"];
+/// Options that make the server accept faster.
+const FASTER: &[&str] = &["accept-delay"];
+/// Options that make fewer connections arrive at a time.
+const SLOWER: &[&str] = &["arrivals", "concurrency", "pause", "pause-every", "rate"];
+/// The option that turns silence into a reset.
+const ABORT: &str = "abort-on-overflow";
+
+/// Kernel memory of a connection in an accept queue, bytes: a `tcp_sock` and a request, 2,368 and 320
+/// in /proc/slabinfo of Linux 6.18; without data that waits.
+const CONNECTION_BYTES: u64 = 2_368 + 320;
+
+/// Whether an arm has the cause.
+fn is_ill(summary: &Summary, arm: &Arm) -> bool {
+    summary.causes.iter().any(|cause| cause.id == CAUSE && cause.arm == arm.name)
+}
+
+/// How the overflow of an arm went on.
+fn overflow(arm: &Arm) -> Option<Overflow> {
+    Overflow::judge(arm, listener(arm)?)
+}
+
+/// The first arm with the cause that has an arm which shows a fix, or else the first with the cause;
+/// with the fix.
+fn ill(summary: &Summary) -> Option<(&Arm, Option<&Arm>)> {
+    let all = || summary.arms.iter().filter(|arm| is_ill(summary, arm));
+    let fixed = |arm: &Arm| {
+        [LONGER, FASTER, SLOWER].iter().find_map(|options| cured(summary, arm, options))
+    };
+    all().find_map(|arm| Some((arm, Some(fixed(arm)?)))).or_else(|| Some((all().next()?, None)))
+}
+
+/// Every change that this run gives a reason for.
+fn advise(summary: &Summary) -> Vec<Advice> {
+    let Some((arm, _)) = ill(summary) else { return Vec::new() };
+    if overflow(arm) == Some(Overflow::Rare) {
+        return vec![tolerate()];
+    }
+    let proof = |options: &[&str]| cured(summary, arm, options).map(|well| proof(arm, well));
+    let mut all = vec![longer(arm, cured(summary, arm, LONGER), proof(LONGER))];
+    let lasting = overflow(arm) == Some(Overflow::Lasting);
+    let faster = proof(FASTER);
+    if lasting || faster.is_some() {
+        all.push(Advice {
+            cause: CAUSE.to_owned(),
+            change: "Accept faster: call accept(2) in a loop until EAGAIN, in a dedicated thread, or in more processes (SO_REUSEPORT). Nothing else helps if connections keep arriving faster than the server accepts them.".to_owned(),
+            cost: "The program must be changed. Connections that it accepts earlier occupy its file descriptors and memory earlier.".to_owned(),
+            undo: "Revert the change of the program; no kernel setting is involved.".to_owned(),
+            proof: faster,
+        });
+    }
+    if let Some(proof) = proof(SLOWER) {
+        all.push(Advice {
+            cause: CAUSE.to_owned(),
+            change: "Let the client open fewer connections at a time, with a connection pool or with pauses between bursts.".to_owned(),
+            cost: "The client needs longer for the same number of connections. A pool keeps idle connections open on both hosts.".to_owned(),
+            undo: "Remove the pool or the pauses.".to_owned(),
+            proof: Some(proof),
+        });
+    }
+    all.extend(abort(summary, arm));
+    if lasting {
+        // A longer queue only delays: it is the last resort then.
+        all.rotate_left(1);
+    }
+    all
+}
+
+fn tolerate() -> Advice {
+    Advice {
+        cause: CAUSE.to_owned(),
+        change: "No change is needed while overflows stay rare. Watch the rate of TcpExtListenOverflows (`nstat TcpExtListenOverflows`), and act if it grows from day to day.".to_owned(),
+        cost: "The few connections that meet a full queue wait 1 s or longer.".to_owned(),
+        undo: "Nothing was changed.".to_owned(),
+        proof: None,
+    }
+}
+
+fn longer(arm: &Arm, well: Option<&Arm>, proof: Option<String>) -> Advice {
+    let held = well.and_then(listener).map(|listener| listener.peak);
+    let to = match held {
+        Some(peak) => format!(
+            " to more than {}, the longest queue under this load",
+            human_count(u64::from(peak))
+        ),
+        None => String::new(),
+    };
+    let limit =
+        well.or(Some(arm)).and_then(listener).map_or(0, |listener| u64::from(listener.limit));
+    let full = limit + 1;
+    let memory = full * CONNECTION_BYTES;
+    let interval = arm.own.queues.as_deref().and_then(|queues| queues.accept_interval_us);
+    let wait = match interval {
+        Some(us) => format!(
+            " The last connection in a full queue waits for all those before it: {} × {} = {}.",
+            human_count(full),
+            human_us(us),
+            human_us(us * full as f64)
+        ),
+        None => " The last connection in a full queue waits for all those before it: queue length × time of one accept(2).".to_owned(),
+    };
+    Advice {
+        cause: CAUSE.to_owned(),
+        change: format!(
+            "Raise the backlog of listen(2){to}, and net.core.somaxconn to at least the same value."
+        ),
+        cost: format!(
+            "About 2.7 kB of kernel memory for each waiting connection, {} for a full queue of {}.{wait}",
+            tcptoll_core::units::human_bytes(memory as f64),
+            human_count(full)
+        ),
+        undo: "Restore the previous backlog and net.core.somaxconn. Both take effect only when the server calls listen(2) again, which for most servers means a restart.".to_owned(),
+        proof,
+    }
+}
+
+/// The reset instead of silence: another choice, with a cost of its own.
+fn abort(summary: &Summary, arm: &Arm) -> Option<Advice> {
+    let on = |arm: &&Arm| arm.factors.get(ABORT).and_then(|level| level.as_str()) == Some("on");
+    let other = summary.arms.iter().filter(on).find(|other| differ_only_in(other, arm, &[ABORT]));
+    let silent = ["timeout", "connect-timeout"].iter().any(|class| arm.errors.contains_key(*class));
+    let lasting = overflow(arm) == Some(Overflow::Lasting);
+    if other.is_none() && !(silent && lasting) {
+        return None;
+    }
+    let after = |arm: &Arm| {
+        let failed = arm.histograms.get(FAILURE.name).filter(|failed| failed.count > 0)?;
+        Some((failed.count, human_us(failed.p50.or(failed.mean)?)))
+    };
+    let proof = other.filter(|other| other.name != arm.name).map(|other| {
+        let with = |arm: &Arm| match after(arm) {
+            Some((count, time)) => {
+                format!("{} connections failed (median after {time})", human_count(count))
+            }
+            None => "no connection failed".to_owned(),
+        };
+        let resets = other.errors.get("reset").copied().unwrap_or(0);
+        format!(
+            "arm {}: {}, {} of them with a reset; arm {}: {}",
+            other.name,
+            with(other),
+            human_count(resets),
+            arm.name,
+            with(arm)
+        )
+    });
+    Some(Advice {
+        cause: CAUSE.to_owned(),
+        change: "Alternative: set net.ipv4.tcp_abort_on_overflow=1 on the server, so that clients fail early instead of waiting. A worker that waits for a silent server cannot serve other requests.".to_owned(),
+        cost: "Connections that would have succeeded after a second fail with 'connection reset by peer'. SYNs that meet a full queue, and refused ACKs of SYN cookies, are still dropped silently.".to_owned(),
+        undo: "Set net.ipv4.tcp_abort_on_overflow=0. It takes effect immediately.".to_owned(),
+        proof,
+    })
+}
+
+/// What the run measured with a change in place.
+fn proof(ill: &Arm, well: &Arm) -> String {
+    let max = |arm: &Arm| arm.histograms.get(FIRST_BYTE.name).and_then(|h| h.max).map(human_us);
+    let slowest = match (max(well), max(ill)) {
+        (Some(well), Some(before)) => {
+            format!(", the slowest after {well} (arm {}: {before})", ill.name)
+        }
+        (Some(well), None) => format!(", the slowest after {well}"),
+        _ => String::new(),
+    };
+    let held = match listener(well) {
+        Some(queue) => format!(
+            "; the queue held at most {} of {}",
+            human_count(u64::from(queue.peak)),
+            human_count(u64::from(queue.limit) + 1)
+        ),
+        None => String::new(),
+    };
+    format!(
+        "arm {}: all {} connections received their first byte{slowest}{held}",
+        well.name,
+        human_count(well.ok)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use tcptoll_core::record::{
+        Comparison, DropBalance, HostSummary, ListenerQueue, Outcome, Queues, RetryLadder,
+    };
+    use tcptoll_core::stats::HistogramSummary;
+
+    use super::*;
+    use crate::kit::conclusion::{ANSWER_MAX, VERDICT_MAX};
+
+    fn histogram(count: u64, max: f64) -> HistogramSummary {
+        HistogramSummary { count, p50: Some(max / 2.0), max: Some(max), ..<_>::default() }
+    }
+
+    fn queues(limit: u32, peak: u32, waited: u64) -> Queues {
+        let listener = ListenerQueue {
+            address: "10.77.0.2".into(),
+            port: 80,
+            limit,
+            peak,
+            drops: Some(waited),
+            samples: 1_000,
+            full_samples: if peak > limit { 60 } else { 0 },
+            slices: 12,
+            dropping_slices: if waited > 0 { 2 } else { 0 },
+            ..ListenerQueue::default()
+        };
+        Queues {
+            listeners: vec![listener],
+            syn_ladder: RetryLadder { at_s: vec![1.0, 2.0], connections: vec![waited, 0], off: 0 },
+            drops: Some(DropBalance { syns_dropped: waited, ..DropBalance::default() }),
+            accept_interval_us: Some(500.0),
+            ..Queues::default()
+        }
+    }
+
+    /// An arm of 500 connections of which `waited` waited for a second SYN.
+    fn arm(name: &str, factors: &[(&str, &str)], queues: Queues) -> Arm {
+        let waited = queues.syn_ladder.connections[0];
+        let slowest = if waited > 0 { 1_050_000.0 } else { 131_000.0 };
+        Arm {
+            name: name.into(),
+            factors: factors.iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect(),
+            attempts: 500,
+            ok: 500,
+            syn_retry_ladder_s: vec![1.0, 2.0],
+            rungs: vec![waited, 0],
+            histograms: [("first_byte_us".to_owned(), histogram(500, slowest))].into(),
+            server: Some(HostSummary {
+                counters: [("TcpExtListenOverflows".to_owned(), waited as i64)].into(),
+                ..HostSummary::default()
+            }),
+            own: Box::new(queues).into(),
+            ..Arm::default()
+        }
+    }
+
+    fn concluded(arms: Vec<Arm>) -> Summary {
+        let mut summary = tcptoll_core::record::Summary::default();
+        summary.arms = arms;
+        summary.comparisons.clear();
+        conclude(&mut summary);
+        summary
+    }
+
+    fn short() -> Arm {
+        arm("backlog=128", &[("backlog", "128")], queues(128, 129, 246))
+    }
+
+    fn long() -> Arm {
+        arm("backlog=1024", &[("backlog", "1024")], queues(1_024, 251, 0))
+    }
+
+    #[test]
+    fn the_answer_begins_with_the_connections_that_waited_and_then_names_the_arm_that_was_spared() {
+        let summary = concluded(vec![short(), long()]);
+        assert_eq!(
+            summary.answer,
+            "In arm backlog=128, 246 of 500 connections (49.2 %) waited for a retransmission: the \
+             accept queue (limit 128) was full. In arm backlog=1024, all 500 received their first byte \
+             within 131 ms instead of 1.05 s."
+        );
+        let advice = &summary.advice[0];
+        assert!(advice.change.contains("to more than 251"), "{}", advice.change);
+        assert!(advice.cost.contains("1,025 × 500 µs = 512 ms"), "{}", advice.cost);
+        let proof = advice.proof.as_deref().unwrap();
+        assert!(proof.starts_with("arm backlog=1024: all 500 connections"), "{proof}");
+        assert_eq!(summary.advice.len(), 1, "{:?}", summary.advice);
+    }
+
+    #[test]
+    fn an_answer_leaves_room_for_the_verdict_before_it() {
+        let with = |comparison: Comparison| {
+            let mut summary = tcptoll_core::record::Summary::default();
+            summary.arms = vec![short(), long()];
+            summary.comparisons = vec![comparison];
+            conclude(&mut summary);
+            summary.answer
+        };
+        let name = |length: usize| "n".repeat(length);
+        let brief = Comparison { a: name(11), b: name(10), ..Comparison::default() };
+        assert!(with(brief).contains("instead of 1.05 s"), "both sentences have room");
+        let long = Comparison { a: name(60), b: name(60), ..Comparison::default() };
+        let answer = with(long);
+        assert!(answer.ends_with("was full.") && answer.contains("246 of 500"), "{answer}");
+        assert!(answer.chars().count() + VERDICT_MAX + 120 <= ANSWER_MAX, "{answer}");
+    }
+
+    #[test]
+    fn an_arm_that_differs_in_another_option_too_is_no_proof() {
+        let other =
+            arm("both", &[("backlog", "1024"), ("accept-delay", "1us")], queues(1_024, 2, 0));
+        let summary = concluded(vec![short(), other]);
+        assert_eq!(summary.advice[0].proof, None);
+        let faster = arm("fast", &[("backlog", "128"), ("accept-delay", "1us")], queues(128, 2, 0));
+        let slow = Arm {
+            factors: [("backlog".into(), "128".into()), ("accept-delay".into(), "1ms".into())]
+                .into(),
+            ..short()
+        };
+        let summary = concluded(vec![slow, faster]);
+        let proven = summary.advice.iter().find(|advice| advice.proof.is_some()).unwrap();
+        assert!(proven.change.starts_with("Accept faster"), "{}", proven.change);
+    }
+
+    #[test]
+    fn what_clients_were_told_is_stated_where_no_arm_was_spared() {
+        let outcome = |count, us| Outcome { count, p50_us: us, max_us: us, ..Outcome::default() };
+        let mut told = queues(16, 17, 30);
+        told.outcomes = [
+            ("ok".to_owned(), outcome(420, 900.0)),
+            ("reset".to_owned(), outcome(30, 1_200.0)),
+            ("timeout".to_owned(), outcome(50, 10e6)),
+        ]
+        .into();
+        let errors = [("reset".to_owned(), 30), ("timeout".to_owned(), 50)];
+        let reset = Arm {
+            ok: 420,
+            errors: errors.into(),
+            histograms: [("failure_us".to_owned(), histogram(80, 10e6))].into(),
+            ..arm("on", &[("abort-on-overflow", "on")], told)
+        };
+        let summary = concluded(vec![reset.clone()]);
+        assert_eq!(
+            summary.answer,
+            "110 of 500 connections (22 %) waited for a retransmission or failed (80 failed): the \
+             accept queue (limit 16) was full. Of these, 30 were reset after 1.20 ms (median), and 50 \
+             timed out without a response (after at most 10.0 s)."
+        );
+        let off = Arm {
+            factors: [("abort-on-overflow".into(), "off".into())].into(),
+            name: "off".into(),
+            ..reset.clone()
+        };
+        let summary = concluded(vec![off, reset]);
+        let abort = summary.advice.iter().find(|advice| advice.change.starts_with("Alternative"));
+        let proof = abort.and_then(|advice| advice.proof.as_deref()).unwrap();
+        assert!(
+            proof.contains("arm on: 80 connections failed (median after 5.00 s), 30 of them"),
+            "{proof}"
+        );
+    }
+
+    #[test]
+    fn a_rare_overflow_needs_no_change_and_a_lasting_one_a_faster_server_first() {
+        let mut rare = Arm { attempts: 100_000, ok: 100_000, rungs: vec![9, 0], ..short() };
+        let queue = rare.own.queues.as_deref_mut().unwrap();
+        queue.syn_ladder.connections = vec![9, 0];
+        queue.listeners[0].full_samples = 10;
+        queue.listeners[0].dropping_slices = 1;
+        let summary = concluded(vec![rare]);
+        assert!(summary.answer.contains("was full, but only rarely."), "{}", summary.answer);
+        assert!(
+            summary.advice[0].change.starts_with("No change is needed"),
+            "{:?}",
+            summary.advice
+        );
+        let mut lasting = short();
+        let queue = lasting.own.queues.as_deref_mut().unwrap();
+        queue.listeners[0].full_samples = 900;
+        queue.listeners[0].dropping_slices = 11;
+        let summary = concluded(vec![lasting]);
+        assert!(summary.answer.contains("was full most of the time."), "{}", summary.answer);
+        assert!(summary.advice[0].change.starts_with("Accept faster"), "{:?}", summary.advice);
+    }
+
+    #[test]
+    fn a_queue_that_nobody_felt_is_stated_with_its_peak() {
+        let summary = concluded(vec![long()]);
+        assert_eq!(
+            summary.answer,
+            "All 500 connections received their first byte within 131 ms; the accept queue held at most \
+             251 of 1,025."
+        );
+        assert!(summary.advice.is_empty());
+    }
+
+    #[test]
+    fn without_a_figure_the_answer_says_so() {
+        let failed = Arm { failure: Some("no".into()), ..Arm::default() };
+        assert_eq!(concluded(vec![failed]).answer, "Nothing was measured.");
+        let bare = Arm { name: "a".into(), attempts: 5, ok: 5, ..Arm::default() };
+        assert_eq!(concluded(vec![bare]).answer, "5 of 5 connections succeeded.");
+    }
+
+    #[test]
+    fn backlogs_that_the_kernel_clamped_to_one_value_are_said_to_be_the_same() {
+        let clamped = arm("backlog=4096", &[("backlog", "4096")], queues(128, 129, 246));
+        let summary = concluded(vec![short(), clamped]);
+        let same = summary.warnings.iter().any(|warning| warning.id == "same-effective-value");
+        assert!(same, "{:?}", summary.warnings);
+    }
+
+    #[test]
+    fn an_answer_never_exceeds_its_room() {
+        let named = |mut arm: Arm, letter: char| {
+            arm.name = letter.to_string().repeat(120);
+            arm
+        };
+        let summary = concluded(vec![named(short(), 'a'), named(long(), 'b')]);
+        assert!(summary.answer.chars().count() <= ANSWER_MAX, "{}", summary.answer);
+        assert!(summary.answer.ends_with('.'));
+    }
+}

@@ -1,0 +1,508 @@
+//! Pictures of `time-wait`: the CPU of connect(2) over the ports in use next to the cliff that was expected,
+//! idle CPU over the rate, and how an arm went over time.
+
+use tcptoll_core::record::{Arm, PortPoint, PortUse};
+use tcptoll_core::stats::Series;
+use tcptoll_show::html::plot;
+use tcptoll_show::html::plot::{Frame, Plot, Scale};
+use tcptoll_show::own::Picture;
+use tcptoll_show::run::Run;
+use tcptoll_show::svg::{Anchor, Screen, Svg, arm_class, for_both};
+use tcptoll_show::{clean, number, published, rounds};
+
+use super::{IDLE_SHARE, RATE};
+
+/// More lines than this cannot be told apart.
+const LINES: usize = 9;
+
+/// Most places of a line that have a tooltip.
+const HITS: usize = 40;
+
+/// An end of a range farther away than this many times the longest line is not drawn.
+const NEAR: f64 = 1.2;
+
+/// What an arm recorded of its ports.
+pub(super) fn port_use(arm: &Arm) -> Option<&PortUse> {
+    arm.own.port_use.as_deref().filter(|_| arm.failure.is_none())
+}
+
+pub(super) fn ports(count: f64) -> String {
+    number::count(count.round().max(0.0) as u64)
+}
+
+/// A factor, whole from ten on.
+fn times(factor: f64) -> String {
+    if factor < 10.0 { format!("{factor:.1}") } else { format!("{factor:.0}") }
+}
+
+/// An arm with a line.
+struct CurveLine<'a> {
+    at: usize,
+    arm: &'a Arm,
+    used: &'a PortUse,
+    points: Vec<&'a PortPoint>,
+}
+
+impl CurveLine<'_> {
+    fn last(&self) -> f64 {
+        self.points.last().map_or(0.0, |point| point.ports)
+    }
+}
+
+struct Mark {
+    class: String,
+    ports: f64,
+    text: String,
+}
+
+fn curve_lines(summary: &Run) -> Vec<CurveLine<'_>> {
+    let line = |(at, arm)| {
+        let used: &PortUse = port_use(arm)?;
+        let drawn = |point: &&PortPoint| point.connections > 0 && point.connect_cpu_us > 0.0;
+        let points: Vec<&PortPoint> = used.curve.iter().filter(drawn).collect();
+        (points.len() > 1).then_some(CurveLine { at, arm, used, points })
+    };
+    summary.arms.iter().enumerate().filter_map(line).take(LINES).collect()
+}
+
+/// The picture; `None` if no arm has a line.
+pub(super) fn curve(summary: &Run) -> Option<Picture> {
+    let lines = curve_lines(summary);
+    (!lines.is_empty()).then(|| Picture {
+        both_svg: for_both("CPU of connect(2) over local ports in use", |screen| {
+            draw_curve(&lines, screen)
+        }),
+        caption: curve_caption(summary, &lines),
+        drawn: lines.iter().map(|line| line.at).collect(),
+    })
+}
+
+/// Expected cliffs and ends of ranges, each once: of several arms at one place the first has the line.
+fn marks(lines: &[CurveLine<'_>]) -> Vec<Mark> {
+    let longest = lines.iter().map(CurveLine::last).fold(0.0, f64::max);
+    let mut marks: Vec<Mark> = Vec::new();
+    let mut add = |mark: Mark| {
+        let known = marks.iter().any(|known| (known.ports - mark.ports).abs() < 0.5);
+        if mark.ports <= longest * NEAR && !known {
+            marks.push(mark);
+        }
+    };
+    for line in lines {
+        let class = |dash| format!("computed {dash} {}", arm_class(line.at));
+        if let Some(expected) = line.used.cliff_expected {
+            let text = format!("expected: {}", ports(expected));
+            add(Mark { class: class("d1"), ports: expected, text });
+        }
+    }
+    for line in lines {
+        if let Some(forecast) = &line.arm.ports {
+            let end = forecast.at_once as f64;
+            let class = format!("computed d2 {}", arm_class(line.at));
+            add(Mark { class, ports: end, text: format!("last port: {}", ports(end)) });
+        }
+    }
+    marks
+}
+
+fn draw_curve(lines: &[CurveLine<'_>], screen: Screen) -> Svg {
+    let wide = screen == Screen::Wide;
+    let [left, bottom] = if wide { [72.0, 330.0] } else { [60.0, 270.0] };
+    let frame = Frame::across(screen, left, 66.0, bottom);
+    let marks = marks(lines);
+    let costs = lines.iter().flat_map(|line| &line.points).map(|point| point.connect_cpu_us);
+    let longest = lines.iter().map(CurveLine::last).chain(marks.iter().map(|mark| mark.ports));
+    let x = Scale::from_zero(longest.fold(0.0, f64::max) * 1.02, left, frame.right);
+    let y = Scale::log(costs, bottom - 6.0, frame.top + 6.0);
+    let keyed: Vec<(String, String)> = [
+        (
+            marks.iter().any(|m| m.class.contains("d1")),
+            "d1",
+            "expected cliff, computed before the run",
+        ),
+        (marks.iter().any(|m| m.class.contains("d2")), "d2", "last local port"),
+    ]
+    .into_iter()
+    .filter(|(any, ..)| *any)
+    .map(|(_, dash, name)| (format!("computed echo {dash}"), name.to_owned()))
+    .collect();
+    let mut plot = Plot::new(frame, 52.0 + plot::KEY * keyed.len() as f64, x, y);
+    plot.y_axis(if wide { 9 } else { 7 }, number::tick);
+    plot.x_ticks(if wide { 8 } else { 4 }, true, ports);
+    plot.base();
+    plot.y_label("CPU of connect(2) (log)");
+    plot.x_label(34.0, "local ports in use");
+    for (n, mark) in marks.iter().enumerate() {
+        let at = plot.x.at(mark.ports);
+        plot.group("", &mark.text, |plot| {
+            plot.svg.line(&mark.class, (at, plot.frame.top), (at, bottom));
+        });
+        // Above the frame, in rows, as lines may be next to each other.
+        let row = (n % 3) as f64;
+        let anchor =
+            if at > f64::midpoint(left, frame.right) { Anchor::End } else { Anchor::Start };
+        let beside = if anchor == Anchor::End { at - 5.0 } else { at + 5.0 };
+        plot.svg.text("name", (beside, frame.top - 6.0 - row * 15.0), anchor, &mark.text);
+    }
+    for line in lines {
+        draw_line(&mut plot, line, wide);
+    }
+    plot.key(52.0, 34.0, keyed.iter().map(|(class, name)| (class.clone(), name.as_str())));
+    plot.svg
+}
+
+fn draw_line(plot: &mut Plot, line: &CurveLine<'_>, wide: bool) {
+    let Frame { top, bottom, .. } = plot.frame;
+    plot.group(&arm_class(line.at), "", |plot| {
+        plot.line("curve", line.points.iter().map(|point| (point.ports, point.connect_cpu_us)));
+        let every = line.points.len().div_ceil(HITS).max(1);
+        let width = (plot.x.at(line.last()) - plot.frame.left) * every as f64
+            / line.points.len().max(1) as f64;
+        for point in line.points.iter().step_by(every).filter(|_| wide) {
+            let tooltip = format!(
+                "{}: {} of CPU with {} ports in use; established after {}",
+                line.arm.name,
+                number::time(point.connect_cpu_us),
+                ports(point.ports),
+                number::time(point.connect_us)
+            );
+            let at = plot.x.at(point.ports) - width / 2.0;
+            plot.svg.rect("hit", (at, top), (width, bottom - top), &tooltip);
+        }
+        if let Some(cliff) = line.used.cliff {
+            let middle = (cliff.below_us * cliff.above_us).sqrt();
+            let tooltip = format!(
+                "{}: cliff found at {} ports in use, from {} to {}",
+                line.arm.name,
+                ports(cliff.at_ports),
+                number::time(cliff.below_us),
+                number::time(cliff.above_us)
+            );
+            plot.dot("hollow", (cliff.at_ports, middle), 5.0, &tooltip);
+        }
+    });
+}
+
+/// One sentence for the highest cliff, one for arms without one.
+fn curve_caption(summary: &Run, lines: &[CurveLine<'_>]) -> String {
+    let several = summary.arms.len() > 1;
+    let with = lines.iter().filter_map(|line| Some((line, line.used.cliff?)));
+    let highest = with.max_by(|(_, a), (_, b)| a.factor().total_cmp(&b.factor()));
+    let mut said = Vec::new();
+    if let Some((line, cliff)) = highest {
+        let expected = line.used.cliff_expected.map_or_else(String::new, |expected| {
+            let off = (cliff.at_ports / expected - 1.0).abs() * 100.0;
+            format!(", {off:.1} % from the expected number")
+        });
+        let name = if several { format!("{}: c", line.arm.name) } else { "C".to_owned() };
+        said.push(format!(
+            "{name}onnect(2) rises from {} to {} of CPU ({} times) at {} ports in use (circle){expected}.",
+            number::time(cliff.below_us),
+            number::time(cliff.above_us),
+            times(cliff.factor()),
+            ports(cliff.at_ports)
+        ));
+    }
+    let without: Vec<&str> = lines
+        .iter()
+        .filter(|line| line.used.cliff.is_none())
+        .map(|line| line.arm.name.as_str())
+        .collect();
+    if several && !without.is_empty() && highest.is_some() {
+        said.push(format!("Without a step: {}.", without.join(", ")));
+    }
+    if lines.iter().any(|line| line.arm.rounds.len() > 1) {
+        said.push("The picture shows the first round.".to_owned());
+    }
+    if said.is_empty() {
+        said.push("No step was found in the cost of connecting.".to_owned());
+    }
+    said.join(" ")
+}
+
+/// Half of a mark at the end of an interval.
+const END: f64 = 6.0;
+
+/// Columns of an arm's name beside its point.
+const NAME: usize = 22;
+
+/// Rates nearer than this share of the greatest are drawn as one place.
+const SAME: f64 = 0.04;
+
+struct Point<'a> {
+    at: usize,
+    arm: &'a Arm,
+    rate: f64,
+    idle: f64,
+    ci95: Option<[f64; 2]>,
+    /// Published rate and idle share, with the source.
+    published: Option<(f64, f64, &'a str)>,
+}
+
+fn points(summary: &Run) -> Vec<Point<'_>> {
+    let point = |at: usize, arm| -> Option<Point<'_>> {
+        let (rate, idle) =
+            (rounds::measured(arm, RATE.name)?, rounds::measured(arm, IDLE_SHARE.name)?);
+        let theirs = published::figure(summary, &arm.name, IDLE_SHARE.name);
+        let their_rate = published::figure(summary, &arm.name, RATE.name);
+        let published = theirs.map(|theirs| {
+            let rate = their_rate.map_or(rate.value, |rate| rate.value);
+            (rate, theirs.value, theirs.source.as_str())
+        });
+        Some(Point { at, arm, rate: rate.value, idle: idle.value, ci95: idle.ci95, published })
+    };
+    let found = summary.arms.iter().enumerate().filter_map(|(at, arm)| point(at, arm));
+    found.collect()
+}
+
+/// The picture; `None` with fewer than two arms that have both figures.
+pub(super) fn idle(summary: &Run) -> Option<Picture> {
+    let points = points(summary);
+    (points.len() > 1).then(|| Picture {
+        both_svg: for_both("Idle CPU of the client over operations per second", |screen| {
+            draw_idle(&points, screen)
+        }),
+        caption: idle_caption(&points),
+        drawn: points.iter().map(|point| point.at).collect(),
+    })
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn draw_idle(points: &[Point<'_>], screen: Screen) -> Svg {
+    let wide = screen == Screen::Wide;
+    let [left, bottom] = if wide { [60.0, 300.0] } else { [52.0, 250.0] };
+    let frame = Frame::across(screen, left, 28.0, bottom);
+    let rates = points.iter().flat_map(|p| [p.rate, p.published.map_or(p.rate, |(rate, ..)| rate)]);
+    let most = rates.fold(0.0, f64::max);
+    let x = Scale::from_zero(most * 1.12, left, frame.right);
+    let y = Scale::between(0.0, 1.0, bottom, frame.top);
+    let mut plot = Plot::new(frame, 44.0, x, y);
+    plot.y_axis(6, percent);
+    plot.x_ticks(if wide { 8 } else { 4 }, true, |rate| number::count(rate as u64));
+    plot.base();
+    plot.y_label("idle CPU of the client");
+    plot.x_label(34.0, "operations per second");
+    for (rate, idle, source) in points.iter().filter_map(|point| point.published) {
+        let tooltip =
+            format!("published: {} at {}/s ({source})", percent(idle), number::three(rate));
+        plot.group("echo", &tooltip, |plot| plot.dot("hollow", (rate, idle), 6.0, ""));
+    }
+    // Points of one rate would hide each other: they stand side by side.
+    let mut places: Vec<f64> = Vec::new();
+    for point in points {
+        let same = places.iter().filter(|rate| (**rate - point.rate).abs() < most * SAME).count();
+        places.push(point.rate);
+        let tooltip = format!(
+            "{}: {} idle at {}/s",
+            point.arm.name,
+            percent(point.idle),
+            number::three(point.rate)
+        );
+        let side = if same % 2 == 0 { 1.0 } else { -1.0 };
+        let shift = side * same.div_ceil(2) as f64 * 15.0;
+        let (at, level) = plot.at((point.rate, point.idle));
+        plot.group(&arm_class(point.at), &tooltip, |plot| {
+            if let Some(ends) = point.ci95 {
+                plot.whisker(at + shift, ends, END);
+            }
+            plot.svg.dot("full", (at + shift, level), 4.5, "");
+        });
+        if wide && same == 0 && point.rate < most * (1.0 - SAME) {
+            let name = clean::shorten(&point.arm.name, NAME);
+            plot.svg.text("name", (at + 12.0, level - 8.0), Anchor::Start, &name);
+        }
+    }
+    plot.svg
+}
+
+fn idle_caption(points: &[Point<'_>]) -> String {
+    let by_idle = |a: &&Point<'_>, b: &&Point<'_>| a.idle.total_cmp(&b.idle);
+    let ends = points.iter().min_by(by_idle).zip(points.iter().max_by(by_idle));
+    let words = ends.map(|(least, most)| {
+        let phrase = |point: &Point<'_>| {
+            let rate = number::count(point.rate.round() as u64);
+            format!("{} at {rate}/s ({})", percent(point.idle), point.arm.name)
+        };
+        format!("Idle CPU ranges from {} to {}.", phrase(least), phrase(most))
+    });
+    let hollow = points.iter().any(|point| point.published.is_some());
+    let hollow = if hollow { " Hollow grey: published." } else { "" };
+    words.unwrap_or_default() + hollow
+}
+
+/// What is drawn, where an arm recorded it.
+const PANELS: [Panel; 5] = [
+    Panel {
+        title: "idle CPU of the client",
+        series: |used| used.idle_share.as_ref(),
+        tick: |share| format!("{:.0} %", share * 100.0),
+        most: Some(1.0),
+        optional: false,
+    },
+    Panel {
+        title: "busy workers",
+        series: |used| used.busy_workers.as_ref(),
+        tick: number::trimmed,
+        most: None,
+        optional: false,
+    },
+    Panel {
+        title: "operations per second",
+        series: |used| Some(&used.rate_per_s),
+        tick: ports,
+        most: None,
+        optional: false,
+    },
+    Panel {
+        title: "operations per second that found no port",
+        series: |used| Some(&used.failed_per_s),
+        tick: ports,
+        most: None,
+        optional: true,
+    },
+    Panel {
+        title: "local ports in use",
+        series: |used| Some(&used.ports_in_use),
+        tick: ports,
+        most: None,
+        optional: false,
+    },
+];
+
+#[derive(Clone, Copy)]
+struct Panel {
+    title: &'static str,
+    series: fn(&PortUse) -> Option<&Series>,
+    tick: fn(f64) -> String,
+    /// The end of its axis; absent: the greatest value.
+    most: Option<f64>,
+    /// Whether it is left out where all values are 0.
+    optional: bool,
+}
+
+/// A line of a panel: the arm's place, the arm, its series.
+type TimeLine<'a> = (usize, &'a Arm, &'a Series);
+
+fn panels(summary: &Run) -> Vec<(Panel, Vec<TimeLine<'_>>)> {
+    let of_panel = |panel: Panel| {
+        let lines: Vec<TimeLine<'_>> = summary
+            .arms
+            .iter()
+            .enumerate()
+            .filter_map(|(at, arm)| Some((at, arm, (panel.series)(port_use(arm)?)?)))
+            .filter(|(.., series)| series.points.len() > 1)
+            .take(LINES)
+            .collect();
+        let greatest = lines.iter().flat_map(|(.., series)| &series.points).map(|p| p[3]);
+        let any = greatest.fold(0.0, f64::max) > 0.0;
+        (!lines.is_empty() && (any || !panel.optional)).then_some((panel, lines))
+    };
+    PANELS.into_iter().filter_map(of_panel).collect()
+}
+
+/// The picture; `None` if nothing was recorded over time.
+pub(super) fn over_time(summary: &Run) -> Option<Picture> {
+    let panels = panels(summary);
+    let mut drawn: Vec<usize> =
+        panels.iter().flat_map(|(_, lines)| lines).map(|(at, ..)| *at).collect();
+    drawn.sort_unstable();
+    drawn.dedup();
+    let forecasts = expected_ends(summary);
+    (!panels.is_empty()).then(|| Picture {
+        both_svg: for_both("Idle CPU, busy workers, operations and ports over time", |screen| {
+            draw_over_time(&panels, &forecasts, screen)
+        }),
+        caption: over_time_caption(summary, &forecasts),
+        drawn,
+    })
+}
+
+/// When ports are expected to run out, s, each once.
+fn expected_ends(summary: &Run) -> Vec<(usize, f64)> {
+    let mut all: Vec<(usize, f64)> = Vec::new();
+    for (at, arm) in summary.arms.iter().enumerate() {
+        let Some(s) = port_use(arm).and_then(|used| used.lasts_expected_s) else { continue };
+        if !all.iter().any(|(_, known)| (known - s).abs() < 0.05) {
+            all.push((at, s));
+        }
+    }
+    all
+}
+
+fn draw_over_time(
+    panels: &[(Panel, Vec<TimeLine<'_>>)],
+    forecasts: &[(usize, f64)],
+    screen: Screen,
+) -> Svg {
+    let wide = screen == Screen::Wide;
+    let (left, height) = if wide { (72.0, 128.0) } else { (60.0, 114.0) };
+    let points = panels.iter().flat_map(|(_, lines)| lines).flat_map(|(.., s)| &s.points);
+    let last = points.map(|p| p[0]).fold(0.0, f64::max);
+    let mut svg = Svg::new(height * panels.len() as f64 + 48.0);
+    for (n, (panel, lines)) in panels.iter().enumerate() {
+        let (top, bottom) = (n as f64 * height + 36.0, (n + 1) as f64 * height);
+        let frame = Frame::between((left, screen.width() - 14.0), top, bottom);
+        let greatest = lines.iter().flat_map(|(.., s)| &s.points).map(|p| p[3]).fold(0.0, f64::max);
+        let x = Scale::from_zero(last, left, frame.right);
+        let y = Scale::from_zero(panel.most.unwrap_or(greatest * 1.06), bottom, top);
+        let mut plot = Plot::on(svg, frame, x, y);
+        plot.y_axis(if wide { 4 } else { 3 }, panel.tick);
+        plot.base();
+        plot.svg.text("label", (4.0, top - 10.0), Anchor::Start, panel.title);
+        for (at, s) in forecasts.iter().filter(|(_, s)| *s <= last) {
+            let tooltip = format!("ports expected to last {s:.1} s at this rate");
+            plot.group(&arm_class(*at), &tooltip, |plot| {
+                let place = plot.x.at(*s);
+                plot.svg.line("computed d1", (place, top), (place, bottom));
+            });
+        }
+        for (at, arm, series) in lines {
+            plot.group(&arm_class(*at), &arm.name, |plot| {
+                // Of several arms the bands would hide each other.
+                if lines.len() == 1 {
+                    plot.band("band", series.points.iter().map(|p| [p[0], p[1], p[3]]));
+                }
+                plot.line("curve", series.points.iter().map(|p| (p[0], p[2])));
+            });
+        }
+        if n + 1 == panels.len() {
+            plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
+            plot.x_label(34.0, "since the first operation");
+        }
+        svg = plot.svg;
+    }
+    svg
+}
+
+fn over_time_caption(summary: &Run, forecasts: &[(usize, f64)]) -> String {
+    let ends = |series: &Series| Some((series.points.first()?[2], series.points.last()?[2]));
+    let fell = summary.arms.iter().filter_map(|arm| {
+        let (first, last) = ends(port_use(arm)?.idle_share.as_ref()?)?;
+        (first - last > 0.05).then_some((arm, first, last))
+    });
+    let steepest = fell.max_by(|a, b| (a.1 - a.2).total_cmp(&(b.1 - b.2)));
+    let mut said = Vec::new();
+    if let Some((arm, first, last)) = steepest {
+        said.push(format!(
+            "{}: idle CPU falls from {:.0} % to {:.0} %.",
+            arm.name,
+            first * 100.0,
+            last * 100.0
+        ));
+    }
+    if let Some((at, s)) = forecasts.first() {
+        said.push(format!(
+            "Dashed: the ports of {} are expected to run out after {s:.1} s.",
+            summary.arms[*at].name
+        ));
+    }
+    if summary.arms.iter().any(|arm| arm.rounds.len() > 1) {
+        said.push("The picture shows the first round.".to_owned());
+    }
+    if said.is_empty() {
+        said.push("Idle CPU, busy workers, operations and ports in use.".to_owned());
+    }
+    said.join(" ")
+}
