@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::advice;
-use crate::kit::causes::ports::LOCAL_PORTS_SCARCE;
-use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use crate::kit::conclusion::{
     Excerpt, answer_of, capital, enumerated, explain, explanations, few, first_stated, stated,
     step, value,
 };
+use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
+use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use serde_json::Value;
 use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Arm, Comparison, Deaths, Keepalive, NextStep, PlaceKind, Summary};

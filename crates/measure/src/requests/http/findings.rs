@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::kit::causes::ports::LOCAL_PORTS_SCARCE;
-use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use crate::kit::conclusion::{
     answer_of, capital, explain, explanations, first_sentence, ratios, step, value,
 };
+use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
+use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use serde_json::Value;
 use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::experiment::figures::RESOLUTION_SHOWN;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::SPEC;
 use crate::kit::plan::TrialError;
-use crate::kit::reuse_limits::ReuseLimits;
+use crate::kit::settings::ReuseLimits;
 use crate::kit::settings::{LabSpec, SettingsReader, wrong};
 use crate::kit::target::Target;
 use base64::Engine as _;

@@ -2,7 +2,7 @@
 
 use super::complete;
 use super::findings::{ALL, closers, conclude, keepalive_inert, unexpected};
-use crate::kit::causes;
+use crate::kit::conclusion::supported;
 use serde_json::Value;
 use tcptoll_core::record::{
     Arm, Closing, Comparison, Excluded, Lasting, Metric, Summary, Verdict, WarningEntry,
@@ -249,7 +249,7 @@ fn by_server(count: u64) -> Closing {
 }
 
 fn texts(arm: &Arm) -> Vec<(String, String)> {
-    causes::supported(arm, ALL).into_iter().map(|cause| (cause.id, cause.text)).collect()
+    supported(arm, ALL).into_iter().map(|cause| (cause.id, cause.text)).collect()
 }
 
 #[test]

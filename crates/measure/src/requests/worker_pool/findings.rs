@@ -2,7 +2,9 @@
 
 use super::BACKEND;
 use super::effects::{Factor, PoolArm, STUCK, advise, digits, plainest, workers};
-use crate::kit::conclusion::cured;
+use serde_json::Value;
+
+use crate::kit::conclusion::{cured, explain, explanations, step};
 use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::experiment::figures::RTT;
