@@ -4,18 +4,17 @@
 //! flight, because one large write may exceed the limit by a super-packet; `tcpi_sndbuf_limited` counted
 //! nothing of it.
 
-mod advice;
-
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-
 use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Arm, LinkKind, Transfer, Way};
 use tcptoll_core::tcp::throughput::{
     Direction, FULL, Limit, Limited, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
 };
 use tcptoll_core::units::{human_bytes, human_count, human_rate, human_us};
+
+use super::advice;
 
 /// The receiver's window is spent in each round trip.
 pub(super) const RECEIVE_WINDOW: CauseSpec = CauseSpec {

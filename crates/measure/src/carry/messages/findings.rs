@@ -1,15 +1,21 @@
-//! What follows from the arms of `messages`: the answer, causes, advice, what next.
+//! What follows from the arms of `messages`: the answer, causes (those of bulk data, and the stall of an
+//! exchange), advice, what next.
 
-use crate::kit::conclusion::{answer_of, enumerated, explain, explanations, step, value};
-use tcptoll_core::record::{Arm, NextStep, Summary};
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tcptoll_core::experiment::cause::{CauseSpec, Finding};
+use tcptoll_core::experiment::figures::{CLIENT_CPU, CLIENT_SEGMENTS, GOODPUT, LATENCY};
+use tcptoll_core::record::{Arm, NextStep, Sender, Summary};
+use tcptoll_core::stats::HistogramSummary;
+use tcptoll_core::tcp::throughput::quiet_rtt_us;
 use tcptoll_core::units::{human_rate, human_rate_per_s, human_us};
 
-use super::causes::{self, ack_delay_us, typical_us};
-use super::columns::limit;
-use super::series::{self, FILLED, Series, size_words};
-use super::{CALLS, CLIENT_CPU_SHARE, Pattern, RATE, SERVER_CPU_SHARE, advice};
-use tcptoll_core::experiment::figures::CLIENT_CPU;
-use tcptoll_core::experiment::figures::{CLIENT_SEGMENTS, GOODPUT, LATENCY};
+use super::advice::{FILLED, Series, size_words};
+use super::sheet::limit;
+use super::{ACK_DELAY, CALLS, CLIENT_CPU_SHARE, Pattern, RATE, SERVER_CPU_SHARE, advice};
+use crate::carry::throughput;
+use crate::kit::conclusion::{answer_of, enumerated, explain, explanations, step, value};
 
 /// Arms whose latency or rate is stated one by one.
 const STATED: usize = 4;
@@ -22,7 +28,7 @@ const HIDDEN: f64 = 10.0;
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
-    explain(summary, causes::ALL, |_, _| None);
+    explain(summary, ALL, |_, _| None);
     let answers = advice::advise(&summary.arms);
     // Advice with a proof of this run replaces the general one for the same cause.
     summary.advice.retain(|general| answers.iter().all(|other| other.cause != general.cause));
@@ -31,11 +37,11 @@ pub(super) fn conclude(summary: &mut Summary) {
     summary.next = next(summary);
 }
 
-fn pattern(arm: &Arm) -> Option<Pattern> {
+pub(super) fn pattern(arm: &Arm) -> Option<Pattern> {
     arm.own.message.as_ref()?.pattern.parse().ok()
 }
 
-fn answer(summary: &Summary) -> String {
+pub(super) fn answer(summary: &Summary) -> String {
     let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| arm.failure.is_none()).collect();
     if measured.iter().all(|arm| arm.ok == 0) {
         return nothing(&measured);
@@ -62,7 +68,7 @@ fn answer(summary: &Summary) -> String {
     answer_of(summary, sentences)
 }
 
-fn nothing(arms: &[&Arm]) -> String {
+pub(super) fn nothing(arms: &[&Arm]) -> String {
     let worst = arms.iter().flat_map(|arm| &arm.errors).max_by_key(|(_, count)| **count);
     match worst {
         Some((class, _)) => {
@@ -90,7 +96,7 @@ fn few(count: f64) -> String {
 }
 
 /// One arm: rate, goodput, what a message costs.
-fn one(arm: &Arm) -> Option<Vec<String>> {
+pub(super) fn one(arm: &Arm) -> Option<Vec<String>> {
     let bytes = arm.own.message.as_ref()?.bytes;
     let carried = format!(
         "The connection carries {} messages/s of {} ({}).",
@@ -107,13 +113,13 @@ fn one(arm: &Arm) -> Option<Vec<String>> {
 /// Several sizes: the one from which on the link is filled, and what the smallest message costs.
 ///
 /// A way of sending of which a size has no trial that counts, or none yet, is in no claim.
-fn sizes(arms: &[&Arm], partial: bool) -> Option<Vec<String>> {
-    let all = series::group(arms);
+pub(super) fn sizes(arms: &[&Arm], partial: bool) -> Option<Vec<String>> {
+    let all = advice::group(arms);
     let several: Vec<&Series<'_>> = all.iter().filter(|one| one.points.len() > 1).collect();
     if several.is_empty() {
         return None;
     }
-    let best = series::best(arms)?;
+    let best = advice::best(arms)?;
     let most = several.iter().map(|one| one.points.len()).max()?;
     let counts = |arm: &Arm| {
         arm.rounds.is_empty() || arm.rounds.iter().any(|round| round.left_out.is_none())
@@ -190,7 +196,7 @@ fn rates(arms: &[&Arm]) -> Option<String> {
 }
 
 /// Exchanges: their typical latency.
-fn exchanges(arms: &[&Arm]) -> Option<String> {
+pub(super) fn exchanges(arms: &[&Arm]) -> Option<String> {
     let mut known: Vec<(&Arm, f64)> = arms
         .iter()
         .filter_map(|arm| Some((*arm, typical_us(arm.histograms.get(LATENCY.name)?)?)))
@@ -217,8 +223,8 @@ fn exchanges(arms: &[&Arm]) -> Option<String> {
 }
 
 /// The stall, where an arm has it; of other causes only where there is one arm.
-fn cause(summary: &Summary, several: bool) -> Option<String> {
-    let stall = |id: &str| id == causes::STALL;
+pub(super) fn cause(summary: &Summary, several: bool) -> Option<String> {
+    let stall = |id: &str| id == STALL;
     let found = summary
         .causes
         .iter()
@@ -235,7 +241,7 @@ fn first(arms: &[&Arm]) -> Option<String> {
     let hidden = arms.iter().find_map(|arm| {
         let warmup = arm.warmup.as_ref()?.histograms.get(LATENCY.name)?.min?;
         let typical = typical_us(arm.histograms.get(LATENCY.name)?)?;
-        (ack_delay_us(arm).is_some() && typical > warmup * HIDDEN && typical > causes::DELAYED_US)
+        (ack_delay_us(arm).is_some() && typical > warmup * HIDDEN && typical > DELAYED_US)
             .then_some(warmup)
     })?;
     Some(format!(
@@ -314,5 +320,142 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     steps
 }
 
+/// A delayed ACK adds at least this to an exchange, µs: `TCP_DELACK_MIN` of Linux is 40 ms, and timers
+/// of a kernel with 100 ticks a second are up to 10 ms off.
+const DELAYED_US: f64 = 30e3;
+
+/// Share of the exchanges for which the server's kernel must have delayed an ACK, where the wire was not
+/// watched.
+const DELAYED_SHARE: f64 = 0.5;
+
+/// A write waits for the ACK of the one before, which the receiver delays. Of messages that nobody
+/// answers the arithmetic of bulk data finds it.
+const NAGLE_DELAYED_ACK: CauseSpec = CauseSpec {
+    test: |arm| exchange(arm).or_else(|| (throughput::NAGLE_DELAYED_ACK.test)(arm)),
+    ..throughput::NAGLE_DELAYED_ACK
+};
+
+/// The stall of 40 ms.
+pub(super) const STALL: &str = NAGLE_DELAYED_ACK.id;
+
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const ALL: &[&CauseSpec] = &[
+    &NAGLE_DELAYED_ACK,
+    &throughput::RECEIVE_WINDOW,
+    &throughput::SEND_BUFFER,
+    &throughput::CONGESTION,
+    &throughput::MESSAGE_OVERHEAD,
+    &throughput::CLIENT_CPU,
+    &throughput::SERVER_CPU,
+    &throughput::LINK_RATE,
+];
+
+/// The longest that an ACK of the server was delayed on the wire, µs.
+pub(super) fn ack_delay_us(arm: &Arm) -> Option<f64> {
+    arm.histograms.get(ACK_DELAY.name)?.max
+}
+
+/// A typical exchange, µs.
+pub(super) fn typical_us(latency: &HistogramSummary) -> Option<f64> {
+    latency.p50.or(latency.mean)
+}
+
+/// An exchange that waits for a delayed ACK with Nagle's algorithm on.
+pub(super) fn exchange(arm: &Arm) -> Option<Finding> {
+    let message = arm.own.message.as_ref().filter(|message| message.response_bytes.is_some())?;
+    let transfer = arm.own.transfer.as_ref().filter(|transfer| transfer.nagle)?;
+    let latency_us = typical_us(arm.histograms.get(LATENCY.name)?)?;
+    let quiet_us = quiet_rtt_us(transfer, &Sender::default()).unwrap_or(0.0);
+    if latency_us - quiet_us < DELAYED_US {
+        return None;
+    }
+    let server = arm.server.as_ref();
+    let delayed = server.and_then(|host| host.counters.get("TcpExtDelayedACKs")).copied();
+    let delayed = delayed.unwrap_or(0).max(0);
+    let often = delayed as f64 >= arm.ok as f64 * DELAYED_SHARE;
+    let on_the_wire = ack_delay_us(arm);
+    // The wire decides where it was watched, the kernel's count where not. Without an ACK alone there is
+    // no delay, but it was watched.
+    let waited = || on_the_wire.is_some_and(|us| us >= DELAYED_US);
+    if !message.acks.map_or(often, |_| waited()) {
+        return None;
+    }
+    let mut evidence = BTreeMap::from([
+        ("latency_us".to_owned(), Value::from(latency_us)),
+        ("quiet_rtt_us".to_owned(), Value::from(quiet_us)),
+        ("writes".to_owned(), Value::from(message.writes.clone())),
+        ("TcpExtDelayedACKs".to_owned(), Value::from(delayed)),
+    ]);
+    let mut text =
+        "Nagle's algorithm holds back the last write until the previous one is acknowledged, and \
+         the server delays that ACK"
+            .to_owned();
+    if let Some(acks) = message.acks {
+        evidence.insert("delayed_acks".to_owned(), Value::from(acks.delayed));
+        evidence.insert("quick_acks".to_owned(), Value::from(acks.quick));
+        evidence.insert("acks_with_answers".to_owned(), Value::from(acks.with_answer));
+    }
+    if let Some(us) = on_the_wire {
+        evidence.insert("ack_delay_max_us".to_owned(), Value::from(us));
+        text += &format!(" by up to {} on the wire", human_us(us));
+    }
+    Some(Finding { text: text + ".", evidence })
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use tcptoll_core::record::{Acks, HostSummary, MessageWay, Transfer};
+
+    use crate::kit::causes;
+
+    use super::*;
+
+    fn arm(latency_us: f64, delayed: i64, ack_us: Option<f64>, nagle: bool) -> Arm {
+        let histogram = |max| HistogramSummary {
+            count: 23,
+            p50: Some(max),
+            max: Some(max),
+            ..HistogramSummary::default()
+        };
+        let mut arm = Arm { name: "a".into(), attempts: 23, ok: 23, ..Arm::default() };
+        arm.histograms.insert("latency_us".into(), histogram(latency_us));
+        arm.histograms.extend(ack_us.map(|us| ("ack_delay_us".to_owned(), histogram(us))));
+        let counters = [("TcpExtDelayedACKs".to_owned(), delayed)].into();
+        arm.server = Some(HostSummary { counters, ..HostSummary::default() });
+        arm.own.message = Some(MessageWay {
+            pattern: "write-write-read".into(),
+            writes: vec![512, 512],
+            response_bytes: Some(1_024),
+            acks: ack_us.map(|_| Acks::default()),
+            ..MessageWay::default()
+        });
+        arm.own.transfer =
+            Some(Transfer { nagle, quiet_rtt_us: Some(75.0), ..Transfer::default() });
+        arm
+    }
+
+    fn named(arm: &Arm) -> Vec<String> {
+        causes::supported(arm, ALL)
+            .into_iter()
+            .map(|cause| format!("{}: {}", cause.id, cause.text))
+            .collect()
+    }
+
+    #[test]
+    fn an_exchange_that_waits_for_a_delayed_ack_is_named_with_the_delay_on_the_wire() {
+        let found = named(&arm(44_000.0, 43, Some(40_100.0), true));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("nagle-delayed-ack: Nagle's algorithm holds"), "{found:?}");
+        assert!(found[0].ends_with("up to 40.1 ms on the wire."), "{found:?}");
+        // Nobody watched the wire: the kernel's count is the evidence.
+        assert_eq!(named(&arm(44_000.0, 43, None, true)).len(), 1);
+    }
+
+    #[test]
+    fn it_is_not_named_without_nagle_without_a_stall_or_without_delayed_acks() {
+        assert!(named(&arm(44_000.0, 43, Some(40_100.0), false)).is_empty(), "Nagle off");
+        assert!(named(&arm(20_000.0, 43, Some(40_100.0), true)).is_empty(), "too short");
+        assert!(named(&arm(44_000.0, 43, Some(9.0), true)).is_empty(), "the wire knows better");
+        assert!(named(&arm(44_000.0, 2, None, true)).is_empty(), "slow for another reason");
+    }
+}

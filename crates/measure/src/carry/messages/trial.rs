@@ -1,24 +1,256 @@
-//! From what the hosts reported to the arm that is recorded.
+//! One trial of messages: one way, where the client writes and the server reads, or answered, an exchange after
+//! another over one connection. Then from what the hosts reported to the arm that is recorded.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use crate::carry::messages::{ACK_DELAY, CALLS, CLIENT_CPU_SHARE, Pattern, RATE, SERVER_CPU_SHARE};
 use tcptoll_core::experiment::figures::{
     CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, SERVER_SEGMENTS,
 };
 use tcptoll_core::record::{Acks, Buffer, MessageWay, SocketEnd, Transfer, Warmup};
-
+use tcptoll_core::study::PlannedArm;
 use tcptoll_core::tcp::wire::AckDelays;
 use tcptoll_core::verdict::validity;
 use tcptoll_core::verdict::validity::ClosedLoop;
+use tcptoll_core::verdict::warning::Warning;
+use tcptoll_lab::lab::Hosts;
 use tcptoll_lab::messages::{
-    AnswersReport, Coalesce, ExchangeReport, SocketSettings, SocketsGot, TransferReport,
+    Answers, AnswersReport, Coalesce, Done, Exchange, ExchangeReport, Receiving, Rows, Sending,
+    SocketSettings, SocketsGot, TransferReport, TransferServer, Watch,
 };
 
 use super::settings::{MessagesSettings, Program, coalesce_name};
-use crate::carry::transfer::{EndReports, goodput, quiet_us, warn_of_buffers};
+use super::{ACK_DELAY, CALLS, CLIENT_CPU_SHARE, Pattern, RATE, SERVER_CPU_SHARE};
+use crate::carry::transfer;
+use crate::carry::transfer::{
+    Bulk, EndReports, OneWay, Server, goodput, quiet_us, round_trip, warn_of_buffers,
+};
+use crate::kit::hosts::PortsNeeded;
 use crate::kit::notes::{Notes, mean_us, path_sample, segments_sent};
-use crate::kit::procedure::LoadObservation;
+use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::procedure;
+use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
+use crate::kit::settings::LabSpec;
+
+pub(super) struct OneWayTrial<'a> {
+    settings: &'a MessagesSettings,
+    bulk: Bulk,
+    notes: Notes,
+    server: Server<TransferServer>,
+}
+
+impl<'a> OneWayTrial<'a> {
+    /// Runs a trial of an arm.
+    pub(super) fn outcome(
+        arm: &PlannedArm,
+        settings: &'a MessagesSettings,
+        context: &mut Context<'_>,
+    ) -> Result<Outcome, TrialError> {
+        let mut trial = Self {
+            settings,
+            bulk: bulk(settings),
+            notes: Notes::new(&arm.name, &[]),
+            server: Server::default(),
+        };
+        trial.notes.arm.own.message = Some(way(settings));
+        let ports = PortsNeeded { at_a_time: 1, connections: 1 };
+        procedure::run(&mut trial, Site::Lab(settings.lab.clone(), ports), context)?;
+        Ok(trial.notes.into_outcome(&arm.factors))
+    }
+}
+
+/// What flows, over one connection.
+pub(super) fn bulk(settings: &MessagesSettings) -> Bulk {
+    let up = OneWay {
+        send: Sending {
+            message_bytes: settings.message_bytes,
+            coalesce: settings.coalesce,
+            coalesce_bytes: settings.coalesce_bytes,
+            work_ns: settings.work.as_nanos() as u64,
+            ..Sending::default()
+        },
+        receive: Receiving {
+            message_bytes: settings.message_bytes,
+            work_ns: settings.receiver_work.as_nanos() as u64,
+            ..Receiving::default()
+        },
+    };
+    Bulk {
+        connections: 1,
+        client: settings.client_sockets(),
+        server: settings.server_sockets(),
+        up: Some(up),
+        down: None,
+        warmup: settings.warmup,
+        duration: Some(settings.duration),
+        timeout: settings.timeout,
+        round_trip: round_trip(&settings.lab.link),
+    }
+}
+
+impl Trial for OneWayTrial<'_> {
+    type Report = TransferReport;
+
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
+    }
+
+    fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
+        let order = self.bulk.server(hosts.addresses.server);
+        self.server.listen(hosts, &order)?;
+        Ok(Watch { tap: self.settings.lab.tap, ..Watch::default() })
+    }
+
+    fn load(
+        &mut self,
+        hosts: &mut Hosts,
+        context: &mut Context<'_>,
+    ) -> Result<TransferReport, TrialError> {
+        self.bulk.drive(hosts, (self.server.at()?, &self.notes.sources), context)
+    }
+
+    fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
+        self.server.end(hosts)
+    }
+
+    fn take(&mut self, sent: &TransferReport, seen: &LoadObservation<'_>) -> JudgementBasis {
+        let lab = &self.settings.lab;
+        if let Some(received) = &self.server.answer {
+            let ended = EndReports { client: sent, server: received };
+            transfer::take(&mut self.notes, &self.bulk, ended, (&lab.link, lab.ipv6));
+            take_one_way(&mut self.notes, ended, seen);
+        }
+        JudgementBasis { operations: self.notes.arm.attempts, stamped: seen.tapped }
+    }
+
+    fn compare(&mut self, _seen: &LoadObservation<'_>) {
+        self.notes.compare_syns();
+        transfer::compare(&mut self.notes);
+    }
+}
+
+/// Exchanges of the warm-up at least. The server acknowledges without delay until its first answer: from
+/// then on the answers are to carry the acknowledgements (`inet_csk_in_pingpong_mode` of Linux; on 6.18 the
+/// first exchange took 70 µs and the second 44 ms).
+const WARMUP_EXCHANGES: u64 = 5;
+
+/// Window of the witness: 12 stalls of 40 ms.
+const WITNESS: Duration = Duration::from_millis(500);
+
+pub(super) struct Exchanges<'a> {
+    settings: &'a MessagesSettings,
+    notes: Notes,
+    /// The end that answers.
+    server: Server<Answers>,
+}
+
+impl<'a> Exchanges<'a> {
+    /// Runs a trial of an arm, and its witness where it needs one.
+    pub(super) fn outcome(
+        arm: &PlannedArm,
+        settings: &'a MessagesSettings,
+        context: &mut Context<'_>,
+    ) -> Result<Outcome, TrialError> {
+        let mut trial = Exchanges::new(&arm.name, settings);
+        trial.run(context)?;
+        let seen = trial.notes.ack_delays.take();
+        take_acks(&mut trial.notes, seen);
+        let lab = &settings.lab;
+        let untapped = !lab.link.is_emulated() && !lab.tap && context.pcap.is_none();
+        let whole = trial.notes.arm.ok == trial.notes.arm.attempts && !trial.notes.arm.partial;
+        if context.witness && untapped && whole {
+            trial.with_witness(context);
+        }
+        Ok(trial.notes.into_outcome(&arm.factors))
+    }
+
+    fn new(name: &str, settings: &'a MessagesSettings) -> Self {
+        let mut notes = Notes::new(name, &[]);
+        notes.arm.own.message = Some(way(settings));
+        Self { settings, notes, server: Server::default() }
+    }
+
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
+        let ports = PortsNeeded { at_a_time: 1, connections: 1 };
+        procedure::run(self, Site::Lab(self.settings.lab.clone(), ports), context)
+    }
+
+    /// On a link without an emulator: the same again, shorter and with a packet tap, for the delay of
+    /// ACKs, which only the wire shows. A tap costs CPU that an exchange of 20 µs feels, so the
+    /// figures come from the trial without it.
+    fn with_witness(&mut self, context: &mut Context<'_>) {
+        let settings = MessagesSettings {
+            warmup: Duration::ZERO,
+            duration: WITNESS.min(self.settings.duration),
+            lab: LabSpec { tap: true, ..self.settings.lab.clone() },
+            ..self.settings.clone()
+        };
+        let mut witness = Exchanges::new(&self.notes.arm.name, &settings);
+        // What was measured stands without it.
+        if let Err(error) = witness.run(&mut context.of_witness(&mut |_, _| {})) {
+            self.notes.warn(&Warning::NoWitness { why: error.to_string() });
+        }
+        let seen = witness.notes.ack_delays.take();
+        take_acks(&mut self.notes, seen);
+    }
+}
+
+impl Trial for Exchanges<'_> {
+    type Report = ExchangeReport;
+
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
+    }
+
+    fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
+        let settings = self.settings;
+        let order = Answers {
+            at: SocketAddr::new(hosts.addresses.server, 0),
+            sockets: settings.server_sockets(),
+            request_bytes: settings.message_bytes,
+            response_bytes: settings.response_bytes,
+            work_ns: settings.receiver_work.as_nanos() as u64,
+        };
+        self.server.listen(hosts, &order)?;
+        Ok(Watch { tap: settings.lab.tap, ack_delays: true, ..Watch::default() })
+    }
+
+    fn load(
+        &mut self,
+        hosts: &mut Hosts,
+        context: &mut Context<'_>,
+    ) -> Result<ExchangeReport, TrialError> {
+        let settings = self.settings;
+        let ns = |time: Duration| time.as_nanos() as u64;
+        let order = Exchange {
+            target: self.server.at()?,
+            sockets: settings.client_sockets(),
+            writes: settings.writes(),
+            response_bytes: settings.response_bytes,
+            work_ns: ns(settings.work),
+            warmup_ns: ns(settings.warmup),
+            warmup_exchanges: WARMUP_EXCHANGES,
+            duration_ns: ns(settings.duration),
+            timeout_ns: ns(settings.timeout),
+        };
+        let begun = hosts.client.begin(&order)?;
+        let progress = &mut context.progress;
+        // How many there will be is not known: without a total no share of it is shown.
+        let tell = &mut |done: Done| progress(done, 0);
+        Ok(hosts.client.wait(begun, context.interrupt, tell)?.answer)
+    }
+
+    fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
+        self.server.end(hosts)
+    }
+
+    fn take(&mut self, report: &ExchangeReport, seen: &LoadObservation<'_>) -> JudgementBasis {
+        let answered = self.server.answer.take().unwrap_or_default();
+        take_exchanges(&mut self.notes, self.settings, (report, &answered), seen);
+        JudgementBasis { operations: answered.answered, stamped: seen.tapped }
+    }
+}
 
 /// A message that was written and did not arrive over a connection that reported no error.
 const MISSING: &str = "truncated";
@@ -117,7 +349,7 @@ pub(super) fn take_one_way(notes: &mut Notes, ended: EndReports<'_>, seen: &Load
 }
 
 /// Notes the figures of exchanges.
-pub(super) fn take_exchanges(
+fn take_exchanges(
     notes: &mut Notes,
     settings: &MessagesSettings,
     (report, answered): (&ExchangeReport, &AnswersReport),
@@ -229,7 +461,7 @@ fn take_segments(notes: &mut Notes, operations: u64) {
 
 /// How the server's kernel acknowledged what arrived, as the wire showed it in this trial or in its
 /// witness.
-pub(super) fn take_acks(notes: &mut Notes, delays: Option<AckDelays>) {
+fn take_acks(notes: &mut Notes, delays: Option<AckDelays>) {
     let Some(AckDelays { pure, quick, delayed, piggybacked, .. }) = delays else { return };
     notes.histogram(&ACK_DELAY, &pure);
     if let Some(message) = &mut notes.arm.own.message {

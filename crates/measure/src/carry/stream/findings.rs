@@ -1,13 +1,8 @@
 //! What follows from the arms of `stream`: the answer, causes, advice, what next.
 
-mod rules;
-mod several;
-
 use std::collections::BTreeMap;
 
-use super::{TRANSFER, causes, columns, memory};
-use crate::carry::throughput::reason;
-use crate::kit::conclusion::{answer_of, capital, explain, explanations, step};
+use tcptoll_core::experiment::cause::CauseSpec;
 use tcptoll_core::experiment::column::value;
 use tcptoll_core::experiment::figures::GOODPUT;
 use tcptoll_core::record::{Arm, NextStep, Sender, SocketEnd, Summary, Transfer};
@@ -16,14 +11,19 @@ use tcptoll_core::tcp::throughput::{Direction, Limit, limited_by, quiet_rtt_us};
 use tcptoll_core::units::{human_count, human_rate, human_us, parse_size};
 use tcptoll_core::verdict::effective;
 
+use super::{TRANSFER, memory, several, sheet};
+use crate::carry::throughput;
+use crate::carry::throughput::reason;
+use crate::kit::conclusion::{answer_of, capital, explain, explanations, step};
+
 /// Arms within this share of each other carry the same.
-const SAME: f64 = 0.03;
+pub(super) const SAME: f64 = 0.03;
 
 /// From this ratio of the round trip under load to the quiet one on, the queue is worth a sentence.
-const QUEUE_SHOWN: f64 = 1.5;
+pub(super) const QUEUE_SHOWN: f64 = 1.5;
 
 /// Options whose levels are sizes.
-const SIZES: [&str; 4] = ["window", "receive-buffer", "send-buffer", "message"];
+pub(super) const SIZES: [&str; 4] = ["window", "receive-buffer", "send-buffer", "message"];
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -32,24 +32,24 @@ pub(super) fn conclude(summary: &mut Summary) {
     if memory::conclude(summary) {
         return;
     }
-    explain(summary, causes::ALL, proof);
+    explain(summary, ALL, proof);
     summary.answer = answer(summary);
-    summary.advice.extend(rules::advice(summary));
+    summary.advice.extend(several::advice(summary));
     summary.next = next(summary);
 }
 
 /// An arm that carried data.
 #[derive(Clone, Copy, Debug)]
-struct TransferArm<'a> {
-    arm: &'a Arm,
-    transfer: &'a Transfer,
+pub(super) struct TransferArm<'a> {
+    pub(super) arm: &'a Arm,
+    pub(super) transfer: &'a Transfer,
     /// All that was received, bytes/s.
-    goodput: f64,
+    pub(super) goodput: f64,
 }
 
 impl<'a> TransferArm<'a> {
     fn from_arm(arm: &'a Arm) -> Option<Self> {
-        let transfer = columns::transfer(arm).filter(|_| arm.failure.is_none())?;
+        let transfer = sheet::transfer(arm).filter(|_| arm.failure.is_none())?;
         let sum = || {
             let of_ways = transfer.ways().filter_map(|(_, way)| way.goodput_bytes_per_s());
             Some(of_ways.sum::<f64>())
@@ -58,13 +58,13 @@ impl<'a> TransferArm<'a> {
         Some(Self { arm, transfer, goodput })
     }
 
-    fn rate(&self) -> String {
+    pub(super) fn rate(&self) -> String {
         rate(self.goodput)
     }
 
     /// Its goodput, next to the payload rate of the link where that is known:
     /// `15.0 Mbit/s of the link's 941 Mbit/s`.
-    fn of_link(&self) -> String {
+    pub(super) fn of_link(&self) -> String {
         let ways = self.transfer.ways().count() as f64;
         match self.transfer.link_bytes_per_s.map(|link| link * ways) {
             Some(link) if self.goodput < link => {
@@ -81,7 +81,7 @@ impl<'a> TransferArm<'a> {
     }
 
     /// Why it carries no more: of two directions both, where they differ.
-    fn reason(&self) -> Option<String> {
+    pub(super) fn reason(&self) -> Option<String> {
         let each: Vec<(Direction, Option<String>)> = Direction::used_in(self.transfer)
             .map(|(direction, way)| (direction, reason(self.transfer, direction, way)))
             .collect();
@@ -97,7 +97,7 @@ impl<'a> TransferArm<'a> {
     }
 
     /// Where no limit explains the goodput: what the arm shows of link and machine.
-    fn unknown(&self) -> String {
+    pub(super) fn unknown(&self) -> String {
         let late = self.arm.link.as_ref().and_then(|link| link.lateness_us.as_ref()?.p99);
         if let Some(late) = late.filter(|us| *us >= LATE_US) {
             return format!(
@@ -122,30 +122,29 @@ impl<'a> TransferArm<'a> {
     }
 
     /// Whether this limits every direction, or cannot be told apart from what does.
-    fn is(&self, limit: Limit) -> bool {
-        let mut limits = columns::limits(self.arm).into_iter();
+    pub(super) fn is(&self, limit: Limit) -> bool {
+        let mut limits = sheet::limits(self.arm).into_iter();
         limits.all(|(_, limited)| limited.is_some_and(|limited| limited.is(limit)))
     }
 
-    /// The first sender.
     fn sender(&self) -> Option<&'a Sender> {
         Direction::used_in(self.transfer).next().map(|(_, way)| &way.sender)
     }
 
     /// The round trip of the quiet link and under load, µs.
-    fn round_trips(&self) -> Option<[f64; 2]> {
+    pub(super) fn round_trips(&self) -> Option<[f64; 2]> {
         let sender = self.sender()?;
         Some([quiet_rtt_us(self.transfer, sender)?, sender.rtt_us?])
     }
 
     /// How many times longer a round trip is under load.
-    fn queue(&self) -> Option<f64> {
+    pub(super) fn queue(&self) -> Option<f64> {
         let [quiet, loaded] = self.round_trips()?;
         Some(loaded / quiet).filter(|ratio| ratio.is_finite())
     }
 
     /// The size that a level of this option is; absent for `auto`.
-    fn size(&self, option: &str) -> Option<u64> {
+    pub(super) fn size(&self, option: &str) -> Option<u64> {
         parse_size(&level_text(self.arm.factors.get(option)?)).ok()
     }
 }
@@ -159,15 +158,15 @@ const SLOW_START_TRIPS: f64 = 10.0;
 /// From here on the lateness of the link (p99, µs) explains a goodput that nothing else does.
 const LATE_US: f64 = 2_000.0;
 
-fn rate(bytes_per_s: f64) -> String {
+pub(super) fn rate(bytes_per_s: f64) -> String {
     human_rate(bytes_per_s * 8.0)
 }
 
-fn told(summary: &Summary) -> Vec<TransferArm<'_>> {
+pub(super) fn told(summary: &Summary) -> Vec<TransferArm<'_>> {
     summary.arms.iter().filter_map(TransferArm::from_arm).collect()
 }
 
-fn answer(summary: &Summary) -> String {
+pub(super) fn answer(summary: &Summary) -> String {
     let arms = told(summary);
     let sentences = match arms.as_slice() {
         [] => return nothing(summary),
@@ -178,7 +177,7 @@ fn answer(summary: &Summary) -> String {
 }
 
 /// Where no arm carried data.
-fn nothing(summary: &Summary) -> String {
+pub(super) fn nothing(summary: &Summary) -> String {
     let tried: u64 = summary.arms.iter().map(|arm| arm.attempts).sum();
     let mut classes: BTreeMap<&str, u64> = BTreeMap::new();
     for (class, count) in summary.arms.iter().flat_map(|arm| &arm.errors) {
@@ -192,7 +191,7 @@ fn nothing(summary: &Summary) -> String {
     }
 }
 
-fn one(told: &TransferArm<'_>) -> Vec<String> {
+pub(super) fn one(told: &TransferArm<'_>) -> Vec<String> {
     let who = match told.transfer.connections {
         0 | 1 => "one connection carries".to_owned(),
         several => format!("{} connections carry", human_count(several)),
@@ -229,7 +228,7 @@ fn at_crossover(told: &TransferArm<'_>) -> Option<String> {
 }
 
 /// What the queue of the stream adds to its round trip.
-fn queue(told: &TransferArm<'_>, arm: &str) -> Option<String> {
+pub(super) fn queue(told: &TransferArm<'_>, arm: &str) -> Option<String> {
     let [quiet, loaded] = told.round_trips()?;
     let full = told.is(Limit::LinkRate) && told.queue()? >= QUEUE_SHOWN;
     full.then(|| {
@@ -243,7 +242,7 @@ fn queue(told: &TransferArm<'_>, arm: &str) -> Option<String> {
 }
 
 /// What the same run measured with the setting changed.
-fn proof(summary: &Summary, id: &str) -> Option<String> {
+pub(super) fn proof(summary: &Summary, id: &str) -> Option<String> {
     let options: &[&str] = match id {
         "message-overhead" => &["message"],
         "nagle-delayed-ack" => &["nagle", "message"],
@@ -267,7 +266,6 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
     Some(format!("arm {}: {}", best.arm.name, best.rate()))
 }
 
-/// Commands worth running next.
 fn next(summary: &Summary) -> Vec<NextStep> {
     let arms = told(summary);
     let mut steps = explanations(summary);
@@ -308,5 +306,5 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     steps
 }
 
-#[cfg(test)]
-mod tests;
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const ALL: &[&CauseSpec] = throughput::ALL;

@@ -1,10 +1,7 @@
-//! Which figures stand in the tables of `stream`: goodput and what limited it, round trips, CPU, buffers.
+//! Tables and pictures of `stream`: goodput and what limited it, round trips, CPU, buffers. Its pictures show
+//! goodput over buffer and message size beside what limits it, the round trip that the load causes, and how both went
+//! over time.
 
-use super::memory;
-use super::{
-    CLIENT_CPU_PER_GB, GOODPUT_DOWN, GOODPUT_UP, LINK_SHARE, LOADED_RTT, RETRANSMITTED,
-    SERVER_CPU_PER_GB, STARTUP, TRANSFER,
-};
 use tcptoll_core::experiment::column::{Column, Figure, Form, Show, Table, value};
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, any_has, every, tidy};
 use tcptoll_core::experiment::figures::GOODPUT;
@@ -12,6 +9,13 @@ use tcptoll_core::record::{Arm, Buffer, Sender, Summary, Transfer};
 use tcptoll_core::tcp::throughput::{
     Direction, Limited, bandwidth_delay_product_bytes, limited_by,
 };
+use tcptoll_show::own::{NONE, Own};
+
+use super::{
+    CLIENT_CPU_PER_GB, GOODPUT_DOWN, GOODPUT_UP, LINK_SHARE, LOADED_RTT, RETRANSMITTED,
+    SERVER_CPU_PER_GB, STARTUP, TRANSFER, memory,
+};
+use crate::carry::pictures as throughput;
 
 use Figure::{Count, Estimate, Number, OfGreatest, Share, Time, Words};
 
@@ -298,11 +302,11 @@ const CARRIED: &[Column] = &[RATE, UP, DOWN, OF_LINK, OF_BEST, TIME];
 
 /// The tables of data, in the order of every report.
 pub(super) const TABLES: &[Table] = &[
-    memory::columns::FIGURES,
-    memory::columns::PAGE,
-    memory::columns::MARKDOWN,
-    memory::columns::COUNTERS,
-    memory::columns::PLAIN,
+    memory::FIGURES,
+    memory::PAGE,
+    memory::MARKDOWN,
+    memory::COUNTERS,
+    memory::PLAIN,
     Table {
         id: "figures",
         title: "",
@@ -380,3 +384,11 @@ pub(super) const TABLES: &[Table] = &[
         ],
     },
 ];
+
+pub(crate) const OWN: Own = Own {
+    picture: throughput::picture,
+    leads: throughput::leads,
+    sections: |summary| throughput::sections(summary, Some(LOADED_RTT.name)),
+    details: throughput::details,
+    ..NONE
+};

@@ -1,6 +1,6 @@
-//! Which figures stand in the tables of `messages`: rates, latencies, what a message costs.
+//! Tables and pictures of `messages`: rates, latencies, what a message costs. Its pictures show goodput and
+//! latency over the size of a message, and which way of sending is the fastest at each size.
 
-use super::{ACK_DELAY, CALLS, CLIENT_CPU_SHARE, RATE, SERVER_CPU_SHARE};
 use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use tcptoll_core::experiment::columns::{
     ECHO_P50, ERRORS, OK, client_cpu_column, every, server_cpu_column, tidy,
@@ -10,6 +10,10 @@ use tcptoll_core::experiment::figures::{
 };
 use tcptoll_core::record::Arm;
 use tcptoll_core::tcp::throughput::{Direction, limited_by};
+use tcptoll_show::own::{NONE, Own};
+
+use super::{ACK_DELAY, CALLS, CLIENT_CPU_SHARE, RATE, SERVER_CPU_SHARE};
+use crate::carry::pictures as throughput;
 
 use Figure::{Estimate, Number, Share, Words};
 use Quantile::{Max, P50, P99, P999};
@@ -154,3 +158,11 @@ pub(super) const TABLES: &[Table] = &[
         ]],
     },
 ];
+
+pub(crate) const OWN: Own = Own {
+    picture: throughput::picture,
+    leads: throughput::leads,
+    sections: |summary| throughput::sections(summary, None),
+    details: throughput::details,
+    ..NONE
+};

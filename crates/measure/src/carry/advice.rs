@@ -102,7 +102,7 @@ fn proof(better: Option<MeasuredDirection<'_>>) -> Option<String> {
 }
 
 /// A size to ask for that is not below this.
-pub(crate) fn size_above(bytes: f64) -> u64 {
+fn size_above(bytes: f64) -> u64 {
     let bytes = (bytes.max(1.0).min(2f64.powi(40))).ceil() as u64;
     let step = (bytes.next_power_of_two() / 2 / STEPS).max(1);
     bytes.div_ceil(step) * step

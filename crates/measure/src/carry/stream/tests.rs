@@ -1,8 +1,9 @@
 use serde_json::json;
+use tcptoll_core::record::{Arm, Buffer, Sender, SocketEnd, Summary, Transfer, Way};
+use tcptoll_core::units::parse_size;
 
-use super::*;
+use super::findings::*;
 use crate::kit::conclusion::ANSWER_MAX;
-use tcptoll_core::record::{Buffer, SocketEnd, Way};
 
 /// Payload of 1 Gbit/s, bytes/s.
 const LINK: f64 = 117.7e6;
@@ -186,7 +187,7 @@ fn two_directions_have_their_own_limits() {
         summary.answer
     );
     assert_eq!(
-        columns::limited_by_words(&both).as_deref(),
+        super::sheet::limited_by_words(&both).as_deref(),
         Some("up: link-rate, down: receive-window")
     );
 }

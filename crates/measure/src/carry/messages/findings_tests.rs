@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-
-use super::*;
 use tcptoll_core::record::{
-    Acks, HostSummary, MessageWay, Metric, Round, SocketEnd, Transfer, Warmup, Way,
+    Acks, Arm, HostSummary, MessageWay, Metric, Round, SocketEnd, Summary, Transfer, Warmup, Way,
 };
 use tcptoll_core::stats::HistogramSummary;
+
+use super::findings::*;
 
 /// The table of 2008: size of a message, Mbit/s with Nagle's algorithm and without, on 1 Gbit/s.
 const TABLE: [(u64, f64, f64); 17] = [
