@@ -7,13 +7,11 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod carry;
-mod experiments;
+pub mod experiments;
 mod idle;
 pub mod kit;
 mod open;
 pub mod pages;
 pub mod record;
-pub mod reports;
 mod requests;
 pub mod runner;
-pub mod specs;

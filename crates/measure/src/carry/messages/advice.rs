@@ -259,7 +259,7 @@ pub(super) struct Point<'a> {
 
 /// What a goodput is held against.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Best {
+pub(super) struct Best {
     pub(super) bytes_per_s: f64,
     /// Whether it is what the link's rate allows, and not what an arm reached.
     pub(super) is_link: bool,

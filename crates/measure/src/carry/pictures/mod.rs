@@ -94,35 +94,35 @@ const P99: &str = "latency_us_p99";
 /// A metric that is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shown {
-    pub(super) metric: &'static str,
-    pub(super) words: &'static str,
+    metric: &'static str,
+    words: &'static str,
 }
 
 /// An arm on a line. Rates are in bit/s, times in µs.
 #[derive(Clone, Debug)]
-pub(super) struct Point<'a> {
+struct Point<'a> {
     /// Its place among the arms.
-    pub(super) at: usize,
-    pub(super) arm: &'a Arm,
+    at: usize,
+    arm: &'a Arm,
     /// The size, bytes; absent: the kernel chooses.
-    pub(super) size: Option<f64>,
+    size: Option<f64>,
     /// Value, above 0.
-    pub(super) value: f64,
+    value: f64,
     /// Of a rate its 95 % interval, above 0; of a median from it to the 99th percentile.
-    pub(super) bar: Option<[f64; 2]>,
+    bar: Option<[f64; 2]>,
     /// What was published for it: value and source.
-    pub(super) published: Option<(f64, &'a str)>,
+    published: Option<(f64, &'a str)>,
 }
 
 /// Arms that differ in the size alone.
 #[derive(Clone, Debug)]
-pub(super) struct Line<'a> {
+struct Line<'a> {
     /// What they have in common; empty if there is only one line.
-    pub(super) label: String,
-    pub(super) colour: String,
-    pub(super) dash: &'static str,
+    label: String,
+    colour: String,
+    dash: &'static str,
     /// Sizes ascending; then what the kernel chose.
-    pub(super) points: Vec<Point<'a>>,
+    points: Vec<Point<'a>>,
 }
 
 impl<'a> Line<'a> {
@@ -137,27 +137,27 @@ impl<'a> Line<'a> {
     }
 
     /// The label before a sentence: `nagle on: `.
-    pub(super) fn before(&self) -> String {
+    fn before(&self) -> String {
         if self.label.is_empty() { String::new() } else { format!("{}: ", self.label) }
     }
 }
 
 /// A metric over a size.
 #[derive(Clone, Debug)]
-pub(super) struct Lines<'a> {
-    pub(super) size: Size,
-    pub(super) shown: Shown,
+struct Lines<'a> {
+    size: Size,
+    shown: Shown,
     /// Whether the metric is a rate, in bit/s; else it is a time.
-    pub(super) rate: bool,
+    rate: bool,
     /// At least one has two points.
-    pub(super) all: Vec<Line<'a>>,
+    all: Vec<Line<'a>>,
     /// Lines that were too many.
-    pub(super) more: usize,
+    more: usize,
 }
 
 impl<'a> Lines<'a> {
     /// The metric over the levels of a size; `None` with fewer than two of them.
-    pub(super) fn new(summary: &'a Run, size: Size, shown: Shown) -> Option<Self> {
+    fn new(summary: &'a Run, size: Size, shown: Shown) -> Option<Self> {
         let rate = rounds::unit(summary, shown.metric) == "bytes/s";
         let factor = if rate { 8.0 } else { 1.0 };
         let mut lines: Vec<Line<'a>> = Vec::new();
@@ -212,12 +212,12 @@ impl<'a> Lines<'a> {
         Some(Self { size, shown, rate, all: lines, more })
     }
 
-    pub(super) fn points(&self) -> impl Iterator<Item = &Point<'a>> {
+    fn points(&self) -> impl Iterator<Item = &Point<'a>> {
         self.all.iter().flat_map(|line| &line.points)
     }
 
     /// All sizes, ascending, each once.
-    pub(super) fn sizes(&self) -> Vec<f64> {
+    fn sizes(&self) -> Vec<f64> {
         let mut sizes: Vec<f64> = self.points().filter_map(|point| point.size).collect();
         sizes.sort_by(f64::total_cmp);
         sizes.dedup();
@@ -249,29 +249,29 @@ const ALIKE: f64 = 1.15;
 
 /// Limits of rates, bit/s.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Limits {
+struct Limits {
     /// What the links carry, each once.
-    pub(super) links: Vec<f64>,
+    links: Vec<f64>,
     /// Window / RTT over the size, of each line that has one of its own.
-    pub(super) windows: Vec<Window>,
+    windows: Vec<Window>,
 }
 
 /// What the window allows in a round trip.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
+struct Window {
     /// Round trip of the quiet link, µs.
-    pub(super) rtt_us: f64,
+    rtt_us: f64,
     /// Size asked for, bytes; window as the sender saw it, bytes; bit/s.
-    pub(super) points: Vec<[f64; 3]>,
+    points: Vec<[f64; 3]>,
 }
 
 /// The direction of an arm that its goodput is of.
-pub(super) fn way(transfer: &Transfer) -> Option<&Way> {
+fn way(transfer: &Transfer) -> Option<&Way> {
     transfer.ways().map(|(_, way)| way).max_by_key(|way| way.window_bytes)
 }
 
 /// The round trip without load, µs.
-pub(super) fn quiet_rtt_us(arm: &Arm) -> Option<f64> {
+fn quiet_rtt_us(arm: &Arm) -> Option<f64> {
     let transfer = arm.own.transfer.as_ref()?;
     let rtt = match way(transfer) {
         Some(way) => throughput::quiet_rtt_us(transfer, &way.sender),
@@ -281,13 +281,13 @@ pub(super) fn quiet_rtt_us(arm: &Arm) -> Option<f64> {
 }
 
 /// Payload that the link of an arm carries, bit/s.
-pub(super) fn link(arm: &Arm) -> Option<f64> {
+fn link(arm: &Arm) -> Option<f64> {
     let rate = arm.own.transfer.as_ref()?.link_bytes_per_s? * 8.0;
     (rate.is_finite() && rate > 0.0).then_some(rate)
 }
 
 /// The limits of lines; none of times.
-pub(super) fn limits(lines: &Lines<'_>) -> Limits {
+fn limits(lines: &Lines<'_>) -> Limits {
     let mut limits = Limits::default();
     if !lines.rate {
         return limits;

@@ -7,7 +7,7 @@ use tcptoll_core::units::parse_size;
 use tcptoll_show::run::Run;
 
 use super::*;
-use crate::reports::REPORTS;
+use crate::experiments::REPORTS;
 
 /// A round trip under load.
 const LOADED: &str = "loaded_rtt_us";

@@ -3,7 +3,7 @@ use tcptoll_core::stats::Series;
 use tcptoll_core::stats::histogram::Histogram;
 
 use super::*;
-use crate::reports::REPORTS;
+use crate::experiments::REPORTS;
 use tcptoll_show::clean;
 use tcptoll_show::own::Block;
 use tcptoll_show::run::Run;

@@ -195,7 +195,7 @@ mod tests {
     use tcptoll_core::record::{Closing, Metric};
 
     use super::*;
-    use crate::reports::REPORTS;
+    use crate::experiments::REPORTS;
 
     fn arm(name: &str, by_client: u64, by_server: u64, text: &str) -> Arm {
         Arm {

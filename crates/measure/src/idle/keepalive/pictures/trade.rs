@@ -168,7 +168,7 @@ mod tests {
     use tcptoll_core::tcp::wire::Traffic;
 
     use super::*;
-    use crate::reports::REPORTS;
+    use crate::experiments::REPORTS;
 
     fn arm(mechanism: Mechanism, idle_s: Option<f64>, measured: Option<f64>) -> Arm {
         let known = HistogramSummary {

@@ -4,7 +4,7 @@ use tcptoll_core::stats::Series;
 use tcptoll_core::tcp::ports::PortForecast;
 
 use super::*;
-use crate::reports::REPORTS;
+use crate::experiments::REPORTS;
 use tcptoll_show::own::Block;
 use tcptoll_show::run::Run;
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use tcptoll_core::record::Summary;
 
 use super::*;
-use crate::reports::REPORTS;
+use crate::experiments::REPORTS;
 use tcptoll_show::own::Block;
 use tcptoll_show::run::Run;
 
