@@ -1,19 +1,17 @@
-//! Things over time: experiments and the runner, `watch` and `doctor`.
+//! What is measured: the runner, and the experiments, a folder each in five families.
 //!
-//! Read in this order: [`runner`] (a study becomes trials), [`experiments`] (what one trial does);
-//! where it happens, and what is done there, is the lab's crate.
+//! Read in this order: [`runner`] (a study becomes trials), [`kit`] (the procedure of one trial), [`experiments`] (the
+//! table of all). Where a trial happens, and what is done there, is the lab's crate.
 
 // On a host of the user's standard error may be gone, and these macros panic then.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod carry;
-mod experiments;
+pub mod experiments;
 mod idle;
 pub mod kit;
 mod open;
 pub mod pages;
 pub mod record;
-pub mod reports;
 mod requests;
 pub mod runner;
-pub mod specs;

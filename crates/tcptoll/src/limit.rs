@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> anyhow::Result<Limit> {
-        Limit::parse(text, tcptoll_measure::specs::find("connect").unwrap())
+        Limit::parse(text, tcptoll_measure::experiments::find("connect").unwrap())
     }
 
     #[test]

@@ -15,13 +15,11 @@ use tcptoll_core::study::stop::Target;
 use tcptoll_lab::files::{Mark, open_own, write_own};
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_lab::lab::certification::Tolerance;
+use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::kit::plan::PublicLoad;
 use tcptoll_measure::record::Recorder;
-use tcptoll_measure::reports::REPORTS;
 use tcptoll_measure::runner;
-use tcptoll_measure::runner::errors::RunError;
-use tcptoll_measure::runner::options::{Progress, Run, RunOptions, StartAt};
-use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_measure::runner::{Progress, Run, RunError, RunOptions, Schedule, StartAt};
 
 use crate::cli::{Format, OutputArgs};
 use crate::exit::{Status, say};

@@ -7,8 +7,7 @@ use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 use tcptoll_core::units::human_us;
 use tcptoll_lab::messages::Live;
-use tcptoll_measure::runner::ATTEMPTS_MAX;
-use tcptoll_measure::runner::options::Progress;
+use tcptoll_measure::runner::{ATTEMPTS_MAX, Progress};
 use tcptoll_show::TextStyle;
 
 use crate::exit::say;

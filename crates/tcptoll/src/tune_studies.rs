@@ -8,8 +8,8 @@ use tcptoll_core::experiment::option::{Levels, Opt};
 use tcptoll_core::experiment::spec::Spec;
 use tcptoll_core::study::{Settings, Study, level_text};
 use tcptoll_core::units::parse_time;
-use tcptoll_measure::pages::server::Server;
-use tcptoll_measure::specs as experiments;
+use tcptoll_measure::experiments;
+use tcptoll_measure::pages::Server;
 
 static SEARCH: LazyLock<Study> =
     LazyLock::new(|| built_in(include_str!("../studies/tune/search.toml")));

@@ -1,8 +1,8 @@
 //! How much do connections carry, and what limits it?
 
+mod advice;
 pub mod messages;
 mod pictures;
-mod service;
 pub(crate) mod stream;
 mod throughput;
 mod transfer;

@@ -2,7 +2,9 @@
 //! reports. Experiments differ in what flows; this file does not know why.
 //!
 //! Order of use: [`Bulk::server`] starts the listening end, [`Bulk::client`] is the load. Then
-//! [`take`] notes the reports of both, and [`compare`] holds them against the wire.
+//! [`take`] notes the reports of both, and [`compare`] holds them against the wire. Our own server of a trial is
+//! started before the load and ended after it: [`Server::listen`], [`Server::at`] for the load, [`Server::end`],
+//! then its answer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -14,9 +16,10 @@ use tcptoll_core::stats::Series;
 use tcptoll_core::units::parse_size;
 use tcptoll_core::verdict::effective::changed_buffers;
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::Hosts;
+use tcptoll_lab::lab::{Begun, Hosts, LabError};
 use tcptoll_lab::messages::{
-    Done, Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
+    Done, Flow, Receiving, Sending, Service, SocketSettings, Transfer, TransferReport,
+    TransferServer,
 };
 
 use crate::kit::notes::{Notes, path_sample};
@@ -40,12 +43,11 @@ const MOMENT_NS: u64 = 1_000_000;
 const TIMESTAMPS: u8 = 1;
 
 /// The largest socket buffer that can be asked for: `setsockopt` doubles it in a signed 32-bit number.
-pub(crate) const BUFFER_MAX: u64 = 1 << 30;
+const BUFFER_MAX: u64 = 1 << 30;
 
 /// What flows over the connections of a trial, and for how long.
 #[derive(Clone, Debug)]
 pub(crate) struct Bulk {
-    /// Concurrent connections.
     pub(crate) connections: u32,
     /// Socket options of the client host.
     pub(crate) client: SocketSettings,
@@ -409,6 +411,47 @@ fn differences(name: &str, way: &Way) -> Vec<Warning> {
         })
     };
     witnesses.into_iter().filter_map(differs).collect()
+}
+
+/// A server that listens on one address of the server host.
+pub(crate) struct Server<O: Service> {
+    running: Option<(Begun<O>, SocketAddr)>,
+    /// What it reports at its end.
+    pub(crate) answer: Option<O::Answer>,
+}
+
+impl<O: Service> Default for Server<O> {
+    fn default() -> Self {
+        Self { running: None, answer: None }
+    }
+}
+
+impl<O: Service<Started = SocketAddr>> Server<O> {
+    pub(crate) fn listen(&mut self, hosts: &mut Hosts, order: &O) -> Result<(), TrialError> {
+        let (at, begun) = hosts.server()?.start(order)?;
+        self.running = Some((begun, at));
+        Ok(())
+    }
+
+    /// The address on which it listens.
+    ///
+    /// Errors: it does not run.
+    pub(crate) fn at(&self) -> Result<SocketAddr, TrialError> {
+        self.running.as_ref().map(|(_, at)| *at).ok_or_else(not_started)
+    }
+
+    /// Ends it, and takes its answer.
+    pub(crate) fn end(&mut self, hosts: &mut Hosts) -> Result<(), TrialError> {
+        if let Some((begun, _)) = self.running.take() {
+            self.answer = Some(hosts.server()?.stop(begun)?.answer);
+        }
+        Ok(())
+    }
+}
+
+/// A load needs a server that was not started: the procedure listens before it loads.
+pub(crate) fn not_started() -> TrialError {
+    TrialError::Lab(LabError::Refused("the server was not started".to_owned()))
 }
 
 #[cfg(test)]

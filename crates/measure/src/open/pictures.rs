@@ -385,7 +385,7 @@ mod tests {
     use tcptoll_core::stats::histogram::Histogram;
 
     use super::*;
-    use crate::reports::REPORTS;
+    use crate::experiments::REPORTS;
 
     fn series(values: &[f64]) -> Series {
         let points = values.iter().enumerate();

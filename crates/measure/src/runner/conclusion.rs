@@ -6,18 +6,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::specs::SPECS;
 use tcptoll_core::record::{
     Arm, Comparison, Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Rounds, Summary,
     Trial, Verdict, WarningEntry,
 };
-use tcptoll_core::study::FAILURES_ALLOWED;
-use tcptoll_core::study::{answer, stop};
+use tcptoll_core::study::{FAILURES_ALLOWED, answer, stop};
 use tcptoll_core::units::human_count;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_core::verdict::{bound, compare, consolidate};
 
 use super::schedule::Schedule;
+use crate::experiments::SPECS;
 
 /// What is known of a run besides its header.
 pub(super) struct RunState<'a> {

@@ -5,14 +5,10 @@
 //! next follows from the record alone.
 
 mod conclusion;
-pub mod errors;
-mod expected;
 mod gathered;
-mod listing;
-pub mod options;
-pub mod points;
-pub mod schedule;
-mod split;
+mod options;
+mod points;
+mod schedule;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,9 +19,8 @@ use tcptoll_core::record::{
     Trial,
 };
 use tcptoll_core::shell;
-use tcptoll_core::study::PlannedArm;
-use tcptoll_core::study::order;
 use tcptoll_core::study::stop::Target;
+use tcptoll_core::study::{PlannedArm, order};
 use tcptoll_core::verdict::{compare, consolidate};
 use tcptoll_lab::lab::certification::Certificate;
 use tcptoll_lab::lab::{HostSource, Interrupt, LabError, Machine};
@@ -33,8 +28,7 @@ use tcptoll_lab::messages::Done;
 use tcptoll_lab::passport;
 
 use self::conclusion::RunState;
-pub use self::errors::RunError;
-pub use self::options::{Progress, Run, RunOptions, StartAt};
+pub use self::options::{Progress, Run, RunError, RunOptions, StartAt};
 pub use self::points::{MergeOptions, NothingToMerge, merge, summarise_points};
 pub use self::schedule::Schedule;
 use crate::kit::plan::{Context, Outcome, Start, TrialError};
@@ -476,7 +470,43 @@ fn failed(planned: &PlannedArm, error: &TrialError) -> Arm {
     }
 }
 
+impl Runner<'_> {
+    /// What another round is expected to take, s: as the last ones did, where there are any.
+    fn round_s(&self) -> f64 {
+        (0..self.schedule.arms.len()).map(|arm| self.trial_s(arm)).sum()
+    }
+
+    /// As long as the last one that counts; the first one of an arm has also measured its link and
+    /// looked closer.
+    fn trial_s(&self, arm: usize) -> f64 {
+        let name = &self.schedule.arms[arm].name;
+        let last = self.trials.iter().rev().find(|t| t.arm.name == *name && t.counts());
+        let expected_s = self.schedule.expected_s(arm);
+        match last {
+            Some(trial) if trial.round == 0 => {
+                trial.took_s.min(expected_s.max(trial.arm.elapsed_s))
+            }
+            Some(trial) => trial.took_s,
+            None => expected_s,
+        }
+    }
+
+    /// What is left of the plan, if nothing is run again.
+    fn left_s(&self) -> f64 {
+        let rule = &self.schedule.rule;
+        let done = self.rounds_done();
+        let of_this_round: f64 = (0..self.schedule.arms.len())
+            .filter(|arm| self.next_attempt(done, *arm).is_none())
+            .map(|arm| self.trial_s(arm))
+            .sum();
+        let all = f64::from(rule.max.saturating_sub(done)) * self.round_s() - of_this_round;
+        let elapsed = conclusion::elapsed_s(&self.trials);
+        rule.max_time.map_or(all, |limit| all.min(limit.as_secs_f64() - elapsed)).max(0.0)
+    }
+}
+
 #[cfg(test)]
 mod replay;
+
 #[cfg(test)]
 mod tests;

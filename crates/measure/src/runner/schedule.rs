@@ -7,8 +7,7 @@ use tcptoll_core::experiment::spec::Spec;
 use tcptoll_core::record::{Advice, Resolved};
 use tcptoll_core::study::pairs::{Pair, pairs};
 use tcptoll_core::study::stop::StopRule;
-use tcptoll_core::study::{PlannedArm, Study};
-use tcptoll_core::study::{answer, order};
+use tcptoll_core::study::{PlannedArm, Study, answer, order};
 use tcptoll_lab::files::Shared;
 
 use super::{RunError, TRIALS_MAX};
@@ -19,7 +18,6 @@ use crate::kit::target::Target;
 
 /// Everything a run is to do.
 pub struct Schedule {
-    /// The experiment.
     pub spec: &'static Spec,
     /// As it was written.
     pub study: Study,
@@ -45,7 +43,7 @@ impl Schedule {
     /// Checks a study: its experiment, every setting of every arm, comparisons, stop rule, answer.
     /// No name is resolved, no file and no socket opened.
     pub fn from_study(study: &Study) -> Result<Self, RunError> {
-        let experiment = experiments::find(&study.experiment)
+        let experiment = experiments::find_experiment(&study.experiment)
             .ok_or_else(|| RunError::NoSuchExperiment(study.experiment.clone()))?;
         Self::with(experiment, study)
     }

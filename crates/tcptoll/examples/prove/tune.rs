@@ -8,7 +8,7 @@ use tcptoll::tune::found::Found;
 use tcptoll::tune::setting::Setting;
 use tcptoll::tune::snippet::{Distribution, Snippet};
 use tcptoll_core::record::{Arm, Comparison, Summary, Verdict};
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 use crate::folder::Folder;
 use crate::http::summary;

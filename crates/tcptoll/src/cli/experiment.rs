@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, Error, FromArgMatches, Subcommand};
 use tcptoll_core::experiment::option::{Levels, Opt};
 use tcptoll_core::experiment::spec::Spec;
-use tcptoll_measure::specs as experiments;
+use tcptoll_measure::experiments;
 
 use super::{OutputArgs, RoundArgs};
 use crate::limit::examples;

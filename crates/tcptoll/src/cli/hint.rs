@@ -14,7 +14,7 @@ use clap::{CommandFactory as _, Error};
 use tcptoll_core::experiment::option::Levels;
 use tcptoll_core::experiment::spec::Spec;
 use tcptoll_core::study::nearest;
-use tcptoll_measure::specs as experiments;
+use tcptoll_measure::experiments;
 
 use super::Cli;
 

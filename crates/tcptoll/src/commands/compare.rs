@@ -7,10 +7,10 @@ use serde::Serialize;
 use tcptoll_core::record::{Comparison, Summary, Trial, WarningEntry};
 use tcptoll_core::study::Study;
 use tcptoll_core::verdict::compare::{Run, between};
+use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::record::Record;
-use tcptoll_measure::reports::REPORTS;
 use tcptoll_measure::runner;
-use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_measure::runner::Schedule;
 use tcptoll_show::{Between, printable_line};
 
 use super::stored;

@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Command, CommandFactory as _, ValueHint};
 use tcptoll_core::link::PROFILES;
-use tcptoll_measure::specs as experiments;
+use tcptoll_measure::experiments;
 
 use super::explain;
 use crate::cli::Cli;

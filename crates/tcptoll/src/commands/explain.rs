@@ -101,7 +101,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use tcptoll_core::verdict::warning::Warning;
-    use tcptoll_measure::specs as experiments;
+    use tcptoll_measure::experiments;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tcptoll_core::record::Missing;
 use tcptoll_core::study::percentage;
 use tcptoll_measure::runner;
-use tcptoll_measure::runner::points::MergeOptions;
+use tcptoll_measure::runner::MergeOptions;
 
 use super::stored;
 use crate::cli::MergeArgs;

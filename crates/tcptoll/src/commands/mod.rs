@@ -21,7 +21,7 @@ mod version;
 mod watch;
 
 use crate::schema::Schema;
-use tcptoll_measure::specs as experiments;
+use tcptoll_measure::experiments;
 
 use crate::cli::{Cli, Command, ExperimentArgs, SchemaOf, TourArgs};
 use crate::exit::Status;

@@ -10,8 +10,8 @@ use tcptoll_core::record::Summary;
 use tcptoll_lab::files::{Mark, empty, open_own, write_own};
 use tcptoll_live::watch::pages::{Clock, WatchCsv, Watched};
 use tcptoll_live::watch::{Review, WatchRecord};
+use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::record::{MergedRecord, Record};
-use tcptoll_measure::reports::REPORTS;
 use tcptoll_show::run::Reports;
 use tcptoll_show::{printable_line, shell_argument};
 
@@ -112,7 +112,7 @@ pub(super) fn page_of(path: &Path, summaries: &[Summary]) -> anyhow::Result<()> 
 pub(super) fn read(path: &Path) -> anyhow::Result<Summary> {
     let name = path.display();
     if let Some(merged) = MergedRecord::open(path).with_context(|| format!("record {name}"))? {
-        return tcptoll_measure::runner::points::summarise_points(&merged)
+        return tcptoll_measure::runner::summarise_points(&merged)
             .with_context(|| format!("record {name}: its study is not known to this tcptoll"));
     }
     let record = Record::read(path).with_context(|| format!("record {name}"))?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tcptoll_core::record::RECORD_VERSION;
 use tcptoll_core::study::Study;
 use tcptoll_core::study::stop::{Target, percent};
-use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_measure::runner::Schedule;
 use tcptoll_show::{printable, printable_line};
 
 use super::{narrow, prose, stored};

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use tcptoll_core::record::Summary;
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_measure::reports::REPORTS;
-use tcptoll_measure::runner::options::Run;
+use tcptoll_measure::experiments::REPORTS;
+use tcptoll_measure::runner::Run;
 use tcptoll_show::{TextStyle, printable};
 
 use super::report;

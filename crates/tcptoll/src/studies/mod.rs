@@ -7,10 +7,9 @@ use tcptoll_core::experiment::spec::Spec;
 use tcptoll_core::study::error::line_of;
 use tcptoll_core::study::{Study, StudyError, did_you_mean, level_text, suggestion};
 use tcptoll_lab::files::{is_too_large, read_at_most};
+use tcptoll_measure::experiments;
 use tcptoll_measure::kit::plan::TrialError;
-use tcptoll_measure::runner::errors::RunError;
-use tcptoll_measure::runner::schedule::Schedule;
-use tcptoll_measure::specs as experiments;
+use tcptoll_measure::runner::{RunError, Schedule};
 
 mod options;
 

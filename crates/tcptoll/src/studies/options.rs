@@ -96,7 +96,7 @@ pub(crate) fn study(line: &str) -> anyhow::Result<Study> {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use tcptoll_measure::runner::schedule::Schedule;
+    use tcptoll_measure::runner::Schedule;
 
     use super::*;
     use crate::cli::{Cli, Command, ExperimentArgs};

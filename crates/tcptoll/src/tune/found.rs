@@ -11,7 +11,7 @@ use super::snippet::Snippet;
 use tcptoll_core::page::traffic::Traffic;
 use tcptoll_core::record::{Comparison, Verdict};
 use tcptoll_core::units::{human_bytes, human_us};
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 /// Version of this object.
 pub const VERSION: u32 = 1;

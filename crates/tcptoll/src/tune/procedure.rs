@@ -6,7 +6,7 @@
 use super::cell::Measured;
 use super::setting::Setting;
 use super::strategy::{Batch, Strategy};
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 /// Which example of the document is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

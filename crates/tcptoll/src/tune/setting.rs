@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use tcptoll_core::study::Settings;
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 /// A setting, with the values of the configuration.
 #[derive(

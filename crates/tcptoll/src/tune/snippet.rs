@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::setting::Setting;
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 /// Threads of one process of Apache's `worker` and `event`: its default.
 const THREADS: u64 = 25;

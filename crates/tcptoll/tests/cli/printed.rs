@@ -29,7 +29,7 @@ const OTHERS: [&str; 11] = [
 ];
 
 fn experiments() -> impl Iterator<Item = &'static str> {
-    tcptoll_measure::specs::ALL.iter().map(|spec| spec.name)
+    tcptoll_measure::experiments::ALL.iter().map(|spec| spec.name)
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn the_description_of_the_experiments_has_every_option_of_their_help_with_its_de
         let metric = &experiment["metrics"][0];
         assert!(["name", "unit", "words", "better"].iter().all(|key| metric[key].is_string()));
     }
-    let all: Vec<&str> = tcptoll_measure::specs::ALL.iter().map(|spec| spec.name).collect();
+    let all: Vec<&str> = tcptoll_measure::experiments::ALL.iter().map(|spec| spec.name).collect();
     let named = experiments.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
     assert_eq!(named.collect::<Vec<_>>(), all);
 }

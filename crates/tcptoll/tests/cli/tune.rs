@@ -6,7 +6,7 @@ use serde_json::Value;
 use tcptoll::tune::cell::Cell;
 use tcptoll::tune::found::{Found, VERSION};
 use tcptoll::tune::setting::Setting;
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 use crate::refused::refused;
 use crate::tcptoll;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use tcptoll_measure::specs as experiments;
+use tcptoll_measure::experiments;
 
 use crate::support::{lacks, not_root, on_a_bare_machine, run};
 

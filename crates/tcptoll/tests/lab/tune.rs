@@ -12,7 +12,7 @@ use tcptoll::tune::cell::Cell;
 use tcptoll::tune::found::{Found, VERSION};
 use tcptoll::tune::setting::Setting;
 use tcptoll::tune::snippet::{Distribution, Snippet};
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 use crate::support::{Folder, Ran, TOLERANCE, lacks, run, tcptoll};
 

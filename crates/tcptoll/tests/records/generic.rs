@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tcptoll_core::record::{Arm, Metric, Round, Rounds, Summary};
 use tcptoll_core::stats::HistogramSummary;
-use tcptoll_measure::reports::REPORTS;
+use tcptoll_measure::experiments::REPORTS;
 use tcptoll_show::TextStyle;
 
 fn metric(value: f64, unit: &str) -> Metric {

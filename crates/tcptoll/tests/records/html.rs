@@ -2,7 +2,7 @@
 
 use super::{all, load};
 use tcptoll_core::record::Summary;
-use tcptoll_measure::reports::REPORTS;
+use tcptoll_measure::experiments::REPORTS;
 
 /// What stands between `from` and `to`, after the first `from`.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {

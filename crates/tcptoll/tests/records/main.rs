@@ -32,8 +32,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 use tcptoll_core::record::{Line, Summary};
+use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::record::Record;
-use tcptoll_measure::reports::REPORTS;
 use tcptoll_measure::runner;
 use tcptoll_show::TextStyle;
 

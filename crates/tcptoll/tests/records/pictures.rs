@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use super::{NAMES, load};
-use tcptoll_measure::reports::REPORTS;
+use tcptoll_measure::experiments::REPORTS;
 
 /// Widths of a phone and of a window, px.
 const WIDTHS: [u32; 2] = [400, 1200];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{all, load};
-use tcptoll_measure::reports::REPORTS;
+use tcptoll_measure::experiments::REPORTS;
 
 /// Rows of a table as column to cell.
 fn rows(text: &str) -> Vec<BTreeMap<String, String>> {
@@ -194,7 +194,7 @@ fn a_hostile_summary_opens_no_tag_in_markdown() {
 fn every_figure_of_a_real_record_is_described_by_its_experiment() {
     for name in super::NAMES {
         let summary = super::load(name);
-        let spec = tcptoll_measure::specs::find(&summary.experiment).unwrap();
+        let spec = tcptoll_measure::experiments::find(&summary.experiment).unwrap();
         let (metrics, distributions) = (spec.metric_names(), spec.distributions());
         for arm in &summary.arms {
             for (metric, recorded) in &arm.metrics {

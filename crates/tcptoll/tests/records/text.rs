@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{HOSTILE, all, in_snapshots, load};
 use tcptoll_core::record::{Comparison, Resolved, Round, Summary, Verdict, WarningEntry};
-use tcptoll_measure::reports::REPORTS;
+use tcptoll_measure::experiments::REPORTS;
 use tcptoll_show::{Between, TextStyle};
 
 const RECORD: &str = "/home/me/.local/share/tcptoll/connect-20261121-2104.jsonl";

@@ -20,12 +20,11 @@ use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::{Begun, Handle, Hosts, LabError};
 use tcptoll_lab::messages::{Carried, Launch, Perform, Rows, SocketsGot, TransferReport, Watch};
 
-use super::observation;
-use super::one_way::bulk;
 use super::settings::{Encoding, MessagesSettings};
-use crate::carry::service::not_started;
+use super::trial;
+use super::trial::bulk;
 use crate::carry::transfer;
-use crate::carry::transfer::{EndReports, round_trip};
+use crate::carry::transfer::{EndReports, not_started, round_trip};
 use crate::kit::hosts::{PortsNeeded, read_sysctls};
 use crate::kit::notes::{Notes, Span};
 use crate::kit::plan::{Context, Outcome, TrialError};
@@ -91,7 +90,7 @@ pub(super) struct Line {
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub(super) struct WindowLine {
+struct WindowLine {
     #[serde(rename = "window_ns")]
     ns: u64,
     #[serde(rename = "window_messages")]
@@ -160,7 +159,6 @@ impl Line {
     }
 }
 
-/// One arm, being run.
 pub(super) struct JavaTrial<'a> {
     settings: &'a MessagesSettings,
     encoding: Encoding,
@@ -188,7 +186,7 @@ impl<'a> JavaTrial<'a> {
             received: None,
             congestion: Default::default(),
         };
-        trial.notes.arm.own.message = Some(observation::way(settings));
+        trial.notes.arm.own.message = Some(trial::way(settings));
         let ports = PortsNeeded { at_a_time: 1, connections: 1 };
         let site = Site::Lab(lab(settings), ports);
         procedure::run(&mut trial, site, context)?;
@@ -339,7 +337,7 @@ impl Trial for JavaTrial<'_> {
             };
             let lab = &settings.lab;
             transfer::take(&mut self.notes, &bulk(settings), ended, (&lab.link, lab.ipv6));
-            observation::take_one_way(&mut self.notes, ended, seen);
+            trial::take_one_way(&mut self.notes, ended, seen);
             if sent.window.is_none() || received.window.is_none() {
                 self.notes.exclude("the data ended before the measured window did");
             }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::carry::messages::{Pattern, SPEC};
 use tcptoll_core::study::Settings;
 use tcptoll_core::units::{parse_time, text_time};
 use tcptoll_lab::messages::{Coalesce, SocketSettings};
 
+use super::{Pattern, SPEC};
 use crate::carry::transfer;
 use crate::carry::transfer::{WINDOW_MIN, buffer, warm_up};
 use crate::kit::hosts::OVERHEAD_S;
@@ -47,7 +47,6 @@ const JVMS_S: f64 = 2.2;
 /// The settings of one arm, checked.
 #[derive(Clone, Debug)]
 pub(super) struct MessagesSettings {
-    /// The lab.
     pub lab: LabSpec,
     /// Who answers whom.
     pub pattern: Pattern,
@@ -91,14 +90,11 @@ pub(super) enum Encoding {
     Raw,
     /// Fields, by `DataOutput`.
     Fields,
-    /// Java serialization.
     Serialization,
-    /// XML.
     Xml,
 }
 
 impl Encoding {
-    /// As it is typed.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
@@ -316,7 +312,6 @@ fn coalesce(typed: &str) -> Result<Coalesce, &'static str> {
     }
 }
 
-/// As it is typed.
 pub(super) fn coalesce_name(coalesce: Coalesce) -> &'static str {
     match coalesce {
         Coalesce::None => "none",

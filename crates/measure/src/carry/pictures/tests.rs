@@ -1,14 +1,13 @@
 use std::collections::BTreeMap;
 
 use tcptoll_core::record::{Arm, Metric, Sender, Summary, Transfer, Way};
-use tcptoll_core::stats::HistogramSummary;
-use tcptoll_core::stats::Series;
+use tcptoll_core::stats::{HistogramSummary, Series};
 use tcptoll_core::study::Published;
 use tcptoll_core::units::parse_size;
+use tcptoll_show::run::Run;
 
 use super::*;
-use crate::reports::REPORTS;
-use tcptoll_show::run::Run;
+use crate::experiments::REPORTS;
 
 /// A round trip under load.
 const LOADED: &str = "loaded_rtt_us";
@@ -118,7 +117,7 @@ fn several_streams_have_a_window_each() {
         arm.own.transfer.as_mut().unwrap().connections = 4;
     }
     let lines = over(&summary);
-    let rate = limits::limits(&lines[0]).windows[0].points[0][2];
+    let rate = limits(&lines[0]).windows[0].points[0][2];
     assert!((rate / (4.0 * 16_384.0 * 1.15 * 8.0 / 0.01) - 1.0).abs() < 1e-9, "{rate}");
     assert!(
         picture(&summary).unwrap().both_svg.to_string().contains("RTT of 10.0 ms × connections")
@@ -131,8 +130,8 @@ fn a_send_buffer_is_not_held_against_the_window_of_the_receiver() {
         .map(|level| windowed(&[("send-buffer", level)], parse_size(level).unwrap() as f64));
     let summary = summary_of("stream", arms.into());
     let lines = over(&summary);
-    assert!(limits::limits(&lines[0]).windows.is_empty());
-    assert_eq!(limits::limits(&lines[0]).links.len(), 1);
+    assert!(limits(&lines[0]).windows.is_empty());
+    assert_eq!(limits(&lines[0]).links.len(), 1);
 }
 
 #[test]
@@ -150,7 +149,7 @@ fn congestion_controls_are_lines_that_share_a_limit() {
     let lines = over(&summary);
     let labels: Vec<&str> = lines[0].all.iter().map(|line| line.label.as_str()).collect();
     assert_eq!(labels, ["congestion bbr", "congestion cubic"]);
-    assert_eq!(limits::limits(&lines[0]).windows.len(), 1);
+    assert_eq!(limits(&lines[0]).windows.len(), 1);
     let caption = picture(&summary).unwrap().caption;
     assert!(
         caption.contains("congestion cubic has ×1.11 the goodput of congestion bbr"),
@@ -162,7 +161,7 @@ fn congestion_controls_are_lines_that_share_a_limit() {
 fn the_heat_map_has_a_cell_per_size_and_way_with_its_figure() {
     let summary = messages();
     let lines = over(&summary);
-    let heat = heat::picture(&lines[0]).unwrap();
+    let heat = over::cells(&lines[0]).unwrap();
     assert_eq!(heat.both_svg.to_string().matches("class=\"heat ").count(), 2 * 8);
     assert!(
         heat.both_svg.to_string().contains(">1.7</text>"),
@@ -176,7 +175,7 @@ fn the_heat_map_has_a_cell_per_size_and_way_with_its_figure() {
     );
     let nagle_alone =
         summary_of("messages", messages().summary.arms.into_iter().step_by(2).collect());
-    assert!(heat::picture(&over(&nagle_alone)[0]).is_none());
+    assert!(over::cells(&over(&nagle_alone)[0]).is_none());
 }
 
 #[test]
@@ -202,7 +201,7 @@ fn exchanges_show_latency_over_size_up_to_the_99th_percentile() {
          percentile."
     );
     assert!(picture.both_svg.to_string().contains("message 1: 40.0 µs (99th percentile 80.0 µs)"));
-    assert!(heat::picture(&over(&summary)[0]).is_none());
+    assert!(over::cells(&over(&summary)[0]).is_none());
 }
 
 #[test]
@@ -235,11 +234,11 @@ fn the_picture_leads_a_run_in_rounds_only_where_it_shows_the_metric_of_the_run()
 #[test]
 fn round_trips_under_load_stand_next_to_goodput() {
     let mut summary = windows();
-    assert!(beside::picture(&summary, LOADED).is_none());
+    assert!(time::beside(&summary, LOADED).is_none());
     for (arm, us) in summary.summary.arms.iter_mut().zip([10e3, 10e3, 10.2e3, 51e3]) {
         arm.metrics.insert(LOADED.to_owned(), metric(us, "us"));
     }
-    let picture = beside::picture(&summary, LOADED).unwrap();
+    let picture = time::beside(&summary, LOADED).unwrap();
     assert_eq!(
         picture.caption,
         "window 1M carries 941 Mbit/s with a round trip of 10.2 ms under load, ×1.02 the quiet \
@@ -272,8 +271,6 @@ fn nothing_that_is_no_figure_is_drawn() {
     }
     let lines = over(&summary);
     assert_eq!(lines[0].points().count(), 3);
-    assert!(
-        limits::limits(&lines[0]).links.is_empty() && limits::limits(&lines[0]).windows.is_empty()
-    );
+    assert!(limits(&lines[0]).links.is_empty() && limits(&lines[0]).windows.is_empty());
     assert!(!picture(&summary).unwrap().both_svg.to_string().contains("NaN"));
 }

@@ -9,9 +9,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::carry::stream::{
-    CLIENT_FILLED_MEMORY, CLIENT_IDLE_MEMORY, SERVER_FILLED_MEMORY, SERVER_IDLE_MEMORY, SPEC,
-};
 use tcptoll_core::record::{Buffer, ConnectionMemory, MemoryHeld, MemorySockets, MemoryState};
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_core::verdict::warning::Warning;
@@ -23,6 +20,9 @@ use tcptoll_lab::messages::{
 };
 use tcptoll_lab::observe::read_sysctl;
 
+use super::{
+    CLIENT_FILLED_MEMORY, CLIENT_IDLE_MEMORY, SERVER_FILLED_MEMORY, SERVER_IDLE_MEMORY, SPEC,
+};
 use crate::carry::transfer::buffer;
 use crate::kit::hosts::{OVERHEAD_S, PortsNeeded};
 use crate::kit::notes::Notes;
@@ -171,7 +171,6 @@ impl Plan for MemorySettings {
     }
 }
 
-/// One arm, being run.
 struct MemoryTrial<'a> {
     settings: &'a MemorySettings,
     notes: Notes,

@@ -1,72 +1,75 @@
 //! How much does a connection carry, what limits it, and what does that cost?
 
-mod causes;
-mod columns;
-mod conclusion;
-pub(crate) mod experiment;
+mod findings;
 mod memory;
 mod memory_trial;
-mod observation;
-mod options;
-pub(crate) mod pictures;
 mod settings;
+mod several;
+pub(crate) mod sheet;
 mod trial;
 
 use tcptoll_core::experiment::figures::{GOODPUT, RTT, metric};
 use tcptoll_core::experiment::spec::{Better, MetricSpec, Noun, Spec};
+use tcptoll_core::study::{PlannedArm, Settings};
+use tcptoll_lab::files::Shared;
+
+use self::memory_trial::MemorySettings;
+use self::settings::StreamSettings;
+use self::trial::StreamTrial;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::settings::check_congestion;
 
 /// CPU time of the client's program for 10^9 bytes of payload.
-pub(crate) const CLIENT_CPU_PER_GB: MetricSpec =
+const CLIENT_CPU_PER_GB: MetricSpec =
     metric("client_cpu_s_per_gb", "s/GB", "client CPU per GB", Better::Lower);
 /// Kernel memory of one open connection without data on the client host: buffers and structures.
-pub(crate) const CLIENT_IDLE_MEMORY: MetricSpec = metric(
+const CLIENT_IDLE_MEMORY: MetricSpec = metric(
     "client_idle_bytes_per_connection",
     "bytes",
     "client memory per idle connection",
     Better::Lower,
 );
 /// The same with a full send buffer.
-pub(crate) const CLIENT_FILLED_MEMORY: MetricSpec = metric(
+const CLIENT_FILLED_MEMORY: MetricSpec = metric(
     "client_filled_bytes_per_connection",
     "bytes",
     "client memory per filled connection",
     Better::Lower,
 );
 /// Goodput from the server to the client, where data flows both ways.
-pub(crate) const GOODPUT_DOWN: MetricSpec =
+const GOODPUT_DOWN: MetricSpec =
     metric("goodput_down_bytes_per_s", "bytes/s", "goodput to the client", Better::Higher);
 /// Goodput from the client to the server, where data flows both ways.
-pub(crate) const GOODPUT_UP: MetricSpec =
+const GOODPUT_UP: MetricSpec =
     metric("goodput_up_bytes_per_s", "bytes/s", "goodput to the server", Better::Higher);
 /// Share of the payload that the link's rate allows.
-pub(crate) const LINK_SHARE: MetricSpec =
+const LINK_SHARE: MetricSpec =
     metric("link_share", "share", "share of the link's rate", Better::Higher);
 /// Smoothed round trip while data flowed, median of the samples.
-pub(crate) const LOADED_RTT: MetricSpec =
+const LOADED_RTT: MetricSpec =
     metric("loaded_rtt_us", "us", "round trip under load", Better::Lower);
 /// Share of the payload bytes sent that were retransmissions.
-pub(crate) const RETRANSMITTED: MetricSpec =
+const RETRANSMITTED: MetricSpec =
     metric("retransmitted_share", "share", "retransmitted share", Better::Lower);
 /// CPU time of the server's program for 10^9 bytes of payload.
-pub(crate) const SERVER_CPU_PER_GB: MetricSpec =
+const SERVER_CPU_PER_GB: MetricSpec =
     metric("server_cpu_s_per_gb", "s/GB", "server CPU per GB", Better::Lower);
 /// Kernel memory of one open connection without data on the server host: buffers and structures.
-pub(crate) const SERVER_IDLE_MEMORY: MetricSpec = metric(
+const SERVER_IDLE_MEMORY: MetricSpec = metric(
     "server_idle_bytes_per_connection",
     "bytes",
     "server memory per idle connection",
     Better::Lower,
 );
 /// The same with a full receive buffer.
-pub(crate) const SERVER_FILLED_MEMORY: MetricSpec = metric(
+const SERVER_FILLED_MEMORY: MetricSpec = metric(
     "server_filled_bytes_per_connection",
     "bytes",
     "server memory per filled connection",
     Better::Lower,
 );
 /// From the first byte to steady goodput.
-pub(crate) const STARTUP: MetricSpec =
-    metric("startup_us", "us", "time to steady goodput", Better::Lower);
+const STARTUP: MetricSpec = metric("startup_us", "us", "time to steady goodput", Better::Lower);
 /// From the first byte to the last, with a fixed number of bytes.
 pub(crate) const TRANSFER: MetricSpec = metric("transfer_us", "us", "transfer time", Better::Lower);
 
@@ -83,16 +86,15 @@ Examples:
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "stream",
     question: "What throughput does a connection reach, what limits it, and what does it cost?",
     about: "Measure throughput, what limits it, and what it costs in CPU, latency and memory",
     examples: EXAMPLES,
-    options: options::OPTIONS,
+    options: settings::OPTIONS,
     target: None,
     complete: |_| {},
-    compares: options::compares,
+    compares: settings::compares,
     metrics: &[
         &CLIENT_CPU_PER_GB,
         &CLIENT_FILLED_MEMORY,
@@ -115,7 +117,39 @@ pub(crate) const SPEC: Spec = Spec {
     // Goodput differs by some percent from one run to the next; smaller differences decide nothing.
     margin: 0.02,
     operation: Noun::CONNECTION,
-    tables: columns::TABLES,
-    causes: causes::ALL,
-    conclude: conclusion::conclude,
+    tables: sheet::TABLES,
+    causes: findings::ALL,
+    conclude: findings::conclude,
 };
+
+pub(crate) struct Stream;
+
+impl Experiment for Stream {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        if memory_trial::is_asked(settings)? {
+            return Ok(Box::new(MemorySettings::from(settings)?));
+        }
+        Ok(Box::new(StreamSettings::from(settings)?))
+    }
+}
+
+impl Plan for StreamSettings {
+    fn prepare(&mut self, _files: &mut Shared) -> Result<(), TrialError> {
+        check_congestion(self.congestion.as_deref())
+    }
+
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        StreamTrial::outcome(arm, self, context)
+    }
+}
+
+#[cfg(test)]
+mod tests;

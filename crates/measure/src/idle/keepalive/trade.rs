@@ -467,7 +467,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::reports::REPORTS;
+    use crate::experiments::REPORTS;
     use tcptoll_core::record::{Deaths, Keepalive, Metric, Summary};
     use tcptoll_core::stats::HistogramSummary;
     use tcptoll_core::tcp::wire::Traffic;

@@ -457,7 +457,7 @@ mod tests {
     use tcptoll_core::tcp::ports::PortForecast;
 
     use super::*;
-    use crate::reports::REPORTS;
+    use crate::experiments::REPORTS;
 
     fn supplied(used: PortUse) -> Arm {
         let ports = PortForecast { at_once: 28_232, ..PortForecast::default() };

@@ -1,70 +1,72 @@
 //! How long does a page take to load, and how much of it are connections?
 
-mod causes;
-mod columns;
-mod conclusion;
-pub(crate) mod experiment;
-mod observation;
-mod options;
-pub(crate) mod pictures;
+mod findings;
+mod pictures;
 mod settings;
+pub(crate) mod sheet;
 mod trial;
 
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, FIRST_BYTE_MEAN, RTT, SERVER_CPU, histogram, metric,
 };
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::record::Resolved;
+use tcptoll_core::study::{PlannedArm, Settings};
+use tcptoll_lab::files::Shared;
+
+use self::settings::{Ends, PageSettings};
+use self::trial::PageTrial;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::kit::target::Target;
 
 /// From the navigation to the end of the last response that blocks rendering, mean of the loads.
-pub(crate) const BLOCKING: MetricSpec =
+const BLOCKING: MetricSpec =
     metric("blocking_us_mean", "us", "time to the last blocking resource", Better::Lower);
 /// Connections opened for one load, mean.
 pub(crate) const CONNECTIONS: MetricSpec =
     metric("connections_opened", "connections", "connections opened", Better::Lower);
 /// Time of TCP handshakes on the critical path of the median load.
-pub(crate) const CRITICAL_HANDSHAKE: MetricSpec =
+const CRITICAL_HANDSHAKE: MetricSpec =
     metric("critical_handshake_us", "us", "TCP handshakes on the critical path", Better::Lower);
 /// TCP handshakes on the critical path of the median load.
-pub(crate) const CRITICAL_HANDSHAKES: MetricSpec =
+const CRITICAL_HANDSHAKES: MetricSpec =
     metric("critical_handshakes", "handshakes", "handshakes on the critical path", Better::Lower);
 /// From the navigation to the end of the last response, mean of the loads.
-pub(crate) const EVERYTHING: MetricSpec =
+const EVERYTHING: MetricSpec =
     metric("everything_us_mean", "us", "time to the last resource", Better::Lower);
 /// Measured span over the forecast's.
-pub(crate) const FORECAST_RATIO: MetricSpec =
+const FORECAST_RATIO: MetricSpec =
     metric("forecast_ratio", "", "measured over forecast", Better::Neither);
 /// The span that the model of rounds, slow start and server time expects.
-pub(crate) const FORECAST: MetricSpec =
-    metric("forecast_us", "us", "forecast span", Better::Neither);
+const FORECAST: MetricSpec = metric("forecast_us", "us", "forecast span", Better::Neither);
 /// Time during which data that had arrived waited for an earlier segment, per load.
-pub(crate) const HELD: MetricSpec =
+const HELD: MetricSpec =
     metric("head_of_line_us", "us", "head-of-line blocking time", Better::Lower);
 /// Gaps behind which data waited, per load.
-pub(crate) const GAPS: MetricSpec =
+const GAPS: MetricSpec =
     metric("head_of_line_gaps", "gaps", "gaps that blocked later data", Better::Lower);
 /// A browser's load event, mean of the loads.
-pub(crate) const LOAD_EVENT: MetricSpec =
+const LOAD_EVENT: MetricSpec =
     metric("load_event_us_mean", "us", "time to the load event", Better::Lower);
 /// Connections opened for the second page, mean.
-pub(crate) const NEXT_CONNECTIONS: MetricSpec = metric(
+const NEXT_CONNECTIONS: MetricSpec = metric(
     "next_page_connections",
     "connections",
     "connections opened for the next page",
     Better::Lower,
 );
 /// From the second navigation to the end of its last response, mean.
-pub(crate) const NEXT_PAGE: MetricSpec =
+const NEXT_PAGE: MetricSpec =
     metric("next_page_us_mean", "us", "time of the next page", Better::Lower);
 /// Requests of one load, mean.
 pub(crate) const REQUESTS: MetricSpec = metric("requests", "requests", "requests", Better::Neither);
 /// Segments that either end retransmitted, per load.
-pub(crate) const RETRANSMISSIONS: MetricSpec =
+const RETRANSMISSIONS: MetricSpec =
     metric("retransmissions", "segments", "retransmissions", Better::Lower);
 /// The span, mean of the loads.
-pub(crate) const SPAN_MEAN: MetricSpec =
-    metric("span_us_mean", "us", "mean network span", Better::Lower);
+const SPAN_MEAN: MetricSpec = metric("span_us_mean", "us", "mean network span", Better::Lower);
 /// From the first SYN to the last byte of the page.
-pub(crate) const SPAN: HistogramSpec = histogram("span_us", "network span", Better::Lower);
+const SPAN: HistogramSpec = histogram("span_us", "network span", Better::Lower);
 
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\
@@ -89,15 +91,14 @@ Examples:
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first. tcptoll runs no scripts, so resources that scripts request are not loaded.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "page",
     question: "How long does a page take to load, and how much of that is due to connections?",
     about: "Load a page as a browser does, and show where each millisecond goes",
     examples: EXAMPLES,
-    options: options::OPTIONS,
+    options: settings::OPTIONS,
     target: Some("url"),
-    complete: options::complete,
+    complete: settings::complete,
     compares: |_| true,
     metrics: &[
         &BLOCKING,
@@ -125,7 +126,57 @@ pub(crate) const SPEC: Spec = Spec {
     // Nobody sees a page that is 2 % faster.
     margin: 0.02,
     operation: Noun { one: "load", many: "loads", short: "load" },
-    tables: columns::TABLES,
-    causes: causes::ALL,
-    conclude: conclusion::conclude,
+    tables: sheet::TABLES,
+    causes: findings::ALL,
+    conclude: findings::conclude,
 };
+
+pub(crate) struct Page;
+
+impl Experiment for Page {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(PageSettings::from(settings)?))
+    }
+}
+
+impl Plan for PageSettings {
+    fn target(&self) -> Option<&Target> {
+        match &self.ends {
+            Ends::Lab(_) => None,
+            Ends::Target(_, target) => Some(target),
+        }
+    }
+
+    fn resolved(&mut self, resolved: &[Resolved]) {
+        if let Ends::Target(_, target) = &mut self.ends {
+            target.take(resolved);
+        }
+    }
+
+    fn prepare(&mut self, files: &mut Shared) -> Result<(), TrialError> {
+        self.read_files(files)
+    }
+
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn public_load(&self) -> Option<PublicLoad> {
+        let target = Plan::target(self).filter(|target| target.is_public())?;
+        let loads = self.loads + 1;
+        Some(PublicLoad {
+            target: target.typed.clone(),
+            size: loads as f64,
+            load: format!("its page will be loaded {loads} times in each trial"),
+            options: "--loads and --rounds set other figures",
+        })
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        PageTrial::outcome(arm, self, context)
+    }
+}

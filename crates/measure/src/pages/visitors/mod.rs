@@ -1,48 +1,51 @@
 //! What do the waiting connections of visitors hold on a server, and how long do pages take meanwhile?
 
-mod before_command;
-mod causes;
-mod columns;
-mod conclusion;
-mod expected;
-pub(crate) mod experiment;
+mod findings;
 mod observation;
-mod options;
-pub(crate) mod pictures;
 mod settings;
+pub(crate) mod sheet;
 mod trial;
+
+use std::net::Ipv4Addr;
 
 use tcptoll_core::experiment::figures::{ACCEPT_QUEUE_PEAK, RTT, SERVER_CPU, histogram, metric};
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::record::Resolved;
+use tcptoll_core::study::{PlannedArm, Settings};
+use tcptoll_lab::files::Shared;
+use tcptoll_lab::servers;
+
+use self::settings::{Ends, VisitorSettings};
+use self::trial::{PORT, VisitorTrial};
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::kit::target::Target;
 
 /// Connections opened for a page, mean.
 pub(crate) const CONNECTIONS: MetricSpec =
     metric("connections_per_page", "connections", "connections per page", Better::Lower);
 /// Time of first pages, mean.
-pub(crate) const FIRST_PAGE_MEAN: MetricSpec =
+const FIRST_PAGE_MEAN: MetricSpec =
     metric("first_pages_us_mean", "us", "mean time of first pages", Better::Lower);
 /// Time of later pages, mean.
-pub(crate) const NEXT_PAGE_MEAN: MetricSpec =
+const NEXT_PAGE_MEAN: MetricSpec =
     metric("later_pages_us_mean", "us", "mean time of later pages", Better::Lower);
 /// Time of pages, mean.
-pub(crate) const PAGE_MEAN: MetricSpec =
-    metric("page_us_mean", "us", "mean page time", Better::Lower);
+const PAGE_MEAN: MetricSpec = metric("page_us_mean", "us", "mean page time", Better::Lower);
 /// Time of pages that 95 % do not exceed.
-pub(crate) const PAGE_P95: MetricSpec = metric("page_us_p95", "us", "page time p95", Better::Lower);
+const PAGE_P95: MetricSpec = metric("page_us_p95", "us", "page time p95", Better::Lower);
 /// Pages that came whole, per second.
-pub(crate) const PAGES_RATE: MetricSpec =
-    metric("pages_per_s", "1/s", "pages per second", Better::Higher);
+const PAGES_RATE: MetricSpec = metric("pages_per_s", "1/s", "pages per second", Better::Higher);
 /// Pages that did not come whole, of all.
-pub(crate) const PAGES_FAILED: MetricSpec =
+const PAGES_FAILED: MetricSpec =
     metric("pages_failed_share", "share", "share of pages that failed", Better::Lower);
 /// Workers that hold a connection, mean.
-pub(crate) const WORKERS_BUSY: MetricSpec =
+const WORKERS_BUSY: MetricSpec =
     metric("workers_held_mean", "workers", "workers that hold a connection", Better::Lower);
 /// The largest number of these.
 pub(crate) const WORKERS_BUSY_PEAK: MetricSpec =
     metric("workers_held_peak", "workers", "workers that hold a connection, peak", Better::Lower);
 /// Connections that wait for another request, mean.
-pub(crate) const WORKERS_KEPT: MetricSpec =
+const WORKERS_KEPT: MetricSpec =
     metric("connections_kept_mean", "connections", "open idle connections", Better::Lower);
 
 /// Time of pages, from when each was asked for.
@@ -76,16 +79,15 @@ the first. A visitor opens up to six connections for a page, waits, and loads th
 those that are still open. After the last page the connections stay open until the server closes
 them.";
 
-/// The experiment.
 pub(crate) const SPEC: Spec = Spec {
     name: "visitors",
     question: "What do idle connections of visitors occupy on a server, and how long do pages take \
                meanwhile?",
     about: "Simulate visitors of a web server, and count the workers that their connections occupy",
     examples: EXAMPLES,
-    options: options::OPTIONS,
+    options: settings::OPTIONS,
     target: Some("url"),
-    complete: options::complete,
+    complete: settings::complete,
     compares: tcptoll_core::experiment::options::unless_each_runs_once,
     metrics: &[
         &ACCEPT_QUEUE_PEAK,
@@ -107,7 +109,67 @@ pub(crate) const SPEC: Spec = Spec {
     // Nobody sees a page that is 2 % faster.
     margin: 0.02,
     operation: Noun { one: "page", many: "pages", short: "page" },
-    tables: columns::TABLES,
-    causes: causes::ALL,
-    conclude: conclusion::conclude,
+    tables: sheet::TABLES,
+    causes: findings::ALL,
+    conclude: findings::conclude,
 };
+
+pub(crate) struct VisitorsOfASite;
+
+impl Experiment for VisitorsOfASite {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(VisitorSettings::from(settings)?))
+    }
+}
+
+impl Plan for VisitorSettings {
+    fn target(&self) -> Option<&Target> {
+        match &self.ends {
+            Ends::Lab(_) => None,
+            Ends::Target(theirs) => Some(&theirs.target),
+        }
+    }
+
+    fn resolved(&mut self, resolved: &[Resolved]) {
+        if let Ends::Target(theirs) = &mut self.ends {
+            theirs.target.take(resolved);
+        }
+    }
+
+    fn prepare(&mut self, files: &mut Shared) -> Result<(), TrialError> {
+        self.read_files(files)
+    }
+
+    fn installed(&self) -> Result<(), TrialError> {
+        let Ends::Lab(lab) = &self.ends else { return Ok(()) };
+        if lab.spec.remote.is_some() {
+            return Ok(());
+        }
+        let served = lab.content.served(self.manner(), Ipv4Addr::LOCALHOST.into(), PORT)?;
+        servers::site_installed(lab.kind, served.site.is_dynamic(), lab.limits.php_in_worker)
+            .map_err(TrialError::Setting)
+    }
+
+    fn public_load(&self) -> Option<PublicLoad> {
+        let target = Plan::target(self).filter(|target| target.is_public())?;
+        let pages = (self.visitors_about() * self.pages_mean).ceil();
+        Some(PublicLoad {
+            target: target.typed.clone(),
+            size: pages,
+            load: format!("about {pages:.0} pages will be loaded from it in each trial"),
+            options: "--rate, --pages and --duration set other figures",
+        })
+    }
+
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        VisitorTrial::outcome(arm, self, context)
+    }
+}

@@ -1,21 +1,25 @@
-//! One trial of `visitors`: the server, a load without others, and the visitors.
+//! One trial of `visitors`: the server, a load without others, and the visitors. Before a trial on a server that is
+//! not ours, a command of the user's may switch its configuration.
 //!
 //! Visitors are the same in all arms of a round (`Context::round_seed`); otherwise the draw of visitors would
 //! be a difference between arms.
 
 use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tcptoll_core::page::resource::Protocol;
 use tcptoll_core::page::waterfall::Waterfall;
 use tcptoll_core::study::PlannedArm;
-use tcptoll_lab::lab::{Hosts, LabError};
+use tcptoll_kernel::process::kill_group;
+use tcptoll_lab::lab::{Hosts, Interrupt, LabError};
 use tcptoll_lab::messages::{
     ConnectionSeen, Done, LoadPage, LoadVisits, PageSeen, PageUser, Rows, ServerLimits, ServerSpec,
     Serving, TlsLoad, VisitPart, VisitsReport, Watch, WatchMemory, WatchWorkers, WorkersSeen,
 };
-use tcptoll_lab::servers::memory::{self, KeptGroup};
+use tcptoll_lab::servers::memory;
+use tcptoll_lab::servers::memory::KeptGroup;
 
-use super::before_command;
 use super::settings::{Ends, Lab, Theirs, VisitorSettings, ns};
 use crate::kit::hosts::{PortsNeeded, workers_seen};
 use crate::kit::notes::Notes;
@@ -32,7 +36,6 @@ pub(super) const PORT: u16 = 8080;
 const READINGS: u64 = 1_000;
 const READ_EVERY_MIN_NS: u64 = 20_000_000;
 
-/// One arm, being run.
 pub(super) struct VisitorTrial<'a> {
     pub(super) settings: &'a VisitorSettings,
     pub(super) notes: Notes,
@@ -150,7 +153,7 @@ impl Theirs {
     /// Runs the command that comes before each trial; gives the page and how TLS is spoken.
     fn begin(&self, context: &Context<'_>) -> Result<(Served, TlsLoad), TrialError> {
         if let Some(command) = &self.before {
-            before_command::run(command, context.interrupt)?;
+            run_before(command, context.interrupt)?;
         }
         let served = Served::by(&self.url, &self.target)?;
         let tls = TlsLoad {
@@ -251,5 +254,72 @@ impl Trial for VisitorTrial<'_> {
     fn take(&mut self, came: &VisitorsOutcome, seen: &LoadObservation<'_>) -> JudgementBasis {
         self.take_visits(came, seen);
         JudgementBasis { operations: came.pages.len() as u64, stamped: false }
+    }
+}
+
+/// How long the command may take.
+const COMMAND_MAX: Duration = Duration::from_mins(2);
+
+/// How often it is looked at.
+const COMMAND_POLL: Duration = Duration::from_millis(20);
+
+/// Runs it with the shell, and waits for its end. Its output goes to our stderr.
+///
+/// Errors: it could not be started, failed, or took too long; the run was interrupted.
+fn run_before(command: &str, interrupt: &Interrupt) -> Result<(), TrialError> {
+    use std::os::unix::process::CommandExt as _;
+    let failed = |why: String| {
+        TrialError::Target(format!("the command before the trial, {command:?}, failed: {why}"))
+    };
+    let mut child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(std::io::stderr())
+        .process_group(0)
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+    let begun = Instant::now();
+    loop {
+        match child.try_wait().map_err(|error| failed(error.to_string()))? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(failed(status.to_string())),
+            None if interrupt.signal().is_some() => {
+                end(&mut child);
+                return Err(LabError::Interrupted.into());
+            }
+            None if begun.elapsed() > COMMAND_MAX => {
+                end(&mut child);
+                return Err(failed(format!("it did not end within {} s", COMMAND_MAX.as_secs())));
+            }
+            None => std::thread::sleep(COMMAND_POLL),
+        }
+    }
+}
+
+fn end(child: &mut Child) {
+    kill_group(child.id());
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_fails_is_named_with_its_status() {
+        let interrupt = Interrupt::new();
+        run_before("true", &interrupt).unwrap();
+        let error = run_before("exit 3", &interrupt).unwrap_err().to_string();
+        assert!(error.contains("\"exit 3\"") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn a_signal_ends_the_command() {
+        let interrupt = Interrupt::new();
+        interrupt.flag().store(15, std::sync::atomic::Ordering::SeqCst);
+        let begun = Instant::now();
+        let error = run_before("sleep 60", &interrupt).unwrap_err();
+        let interrupted = matches!(error, TrialError::Lab(LabError::Interrupted));
+        assert!(interrupted && begun.elapsed() < Duration::from_secs(50), "{error}");
     }
 }

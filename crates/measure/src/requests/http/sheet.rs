@@ -418,7 +418,7 @@ fn connections(arm: &Arm) -> Vec<[String; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reports::REPORTS;
+    use crate::experiments::REPORTS;
     use tcptoll_core::record::{Closing, Metric, Summary};
 
     fn closed(by_client: u64, by_server: u64, both: Option<u64>) -> Arm {

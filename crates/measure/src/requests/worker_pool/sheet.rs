@@ -490,7 +490,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::reports::REPORTS;
+    use crate::experiments::REPORTS;
     use tcptoll_core::record::Summary;
     use tcptoll_show::own::Block;
     use tcptoll_show::run::Run;

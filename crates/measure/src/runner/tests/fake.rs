@@ -78,7 +78,6 @@ const SPEC: Spec = Spec {
     conclude: |summary| "the answer".clone_into(&mut summary.answer),
 };
 
-/// The experiment.
 pub(super) struct Fake {
     script: Script,
     asked: Arc<Mutex<CallCounts>>,

@@ -12,7 +12,7 @@ use tcptoll_core::page::traffic::{Traffic, UNKNOWN};
 use tcptoll_core::study::{Settings, level_text};
 use tcptoll_lab::files::{is_too_large, read_at_most};
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 use crate::cli::TuneArgs;
 use crate::tune_studies::{OTHERWISE, is_load, page, spec};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::tune::snippet::Distribution;
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 /// The module that Apache has on this machine, with the file that says so. None: no configuration of Apache is here.
 pub(super) fn apache(root: &Path) -> Option<(Server, String)> {

@@ -31,9 +31,8 @@ use tcptoll_lab::files::{Mark, read_at_most, write_own};
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_lab::servers::connections_held;
 use tcptoll_live::doctor::ServerConfig;
-use tcptoll_measure::pages::server::Server;
-use tcptoll_measure::runner::errors::RunError;
-use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_measure::pages::Server;
+use tcptoll_measure::runner::{RunError, Schedule};
 
 use self::conclusion::conclude;
 use self::load::Load;

@@ -7,7 +7,7 @@ use crate::tune::setting::Setting;
 use anyhow::{Context as _, bail};
 use tcptoll_live::doctor::servers::begun_by;
 use tcptoll_live::doctor::{Program, ServerConfig};
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 /// The configuration that the user has.
 ///

@@ -13,7 +13,7 @@ use tcptoll_core::record::Verdict;
 use tcptoll_core::study::{Compare, NamedArm, RoundsAsked, Study};
 use tcptoll_core::units::text_time;
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_measure::runner::Schedule;
 
 use super::load::Load;
 use super::search::stored;

@@ -16,9 +16,8 @@ use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::study::{Compare, NamedArm, RoundsAsked, Settings, Study};
 use tcptoll_core::units::{human_bytes, text_time};
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_measure::pages::server::Server;
-use tcptoll_measure::runner::options::Run;
-use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_measure::pages::Server;
+use tcptoll_measure::runner::{Run, Schedule};
 
 use super::load::Load;
 use crate::exit::say;

@@ -2,7 +2,7 @@ use crate::tune::cell::Cell;
 use crate::tune::found::{Behind, Compared, Found, Weight};
 use crate::tune::setting::Setting;
 use crate::tune::snippet::{Distribution, Snippet};
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 use tcptoll_show::TextStyle;
 

@@ -9,8 +9,8 @@ use signal_hook::consts::SIGTERM;
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_live::diagnosis::Diagnosis;
 use tcptoll_live::doctor::{Filled, Proof, ProofVerdict, failures, judge, prove_command};
-use tcptoll_measure::runner::options::Run;
-use tcptoll_measure::specs::SPECS;
+use tcptoll_measure::experiments::SPECS;
+use tcptoll_measure::runner::Run;
 
 use super::{Request, templates};
 use crate::exit::Status;

@@ -78,8 +78,8 @@ mod tests {
     use tcptoll_live::diagnosis::Severity;
     use tcptoll_live::doctor::Filled;
     use tcptoll_live::doctor::rules::ids;
-    use tcptoll_measure::runner::schedule::Schedule;
-    use tcptoll_measure::specs as experiments;
+    use tcptoll_measure::experiments;
+    use tcptoll_measure::runner::Schedule;
 
     use super::*;
 

@@ -1,0 +1,308 @@
+//! The answer of several arms: the lowest goodput and its reason, the size from which goodput rises
+//! no more, the kernel's own tuning, and the queue. And the rules of a published study on socket buffers (2008),
+//! advised only where this run supports them and corrected with the evidence where it does not.
+
+use std::collections::BTreeMap;
+
+use tcptoll_core::record::{Advice, Buffer, Summary};
+use tcptoll_core::study::level_text;
+use tcptoll_core::tcp::throughput::{Direction, Limit};
+use tcptoll_core::units::{human_bytes, human_us, text_size};
+
+use super::findings::{QUEUE_SHOWN, SAME, SIZES, TransferArm, queue, rate, told};
+
+/// Arms that differ in one size alone, the smallest first, and those without a size: `auto`.
+pub(super) struct Sizes<'a> {
+    pub(super) option: &'static str,
+    /// Arms of a size.
+    pub(super) fixed: Vec<(u64, TransferArm<'a>)>,
+    /// The arm that the kernel tunes.
+    pub(super) auto: Option<TransferArm<'a>>,
+}
+
+impl<'a> Sizes<'a> {
+    /// None: the arms differ in something else, or in fewer than two sizes.
+    fn from_arms(arms: &[TransferArm<'a>]) -> Option<Self> {
+        let first = arms.first()?;
+        let mut keys = first.arm.factors.keys();
+        let (key, None) = (keys.next()?, keys.next()) else { return None };
+        let option = SIZES.into_iter().find(|option| option == key)?;
+        let mut fixed = Vec::new();
+        let mut auto = None;
+        for told in arms {
+            match told.size(option) {
+                Some(size) => fixed.push((size, *told)),
+                None => auto = Some(*told),
+            }
+        }
+        fixed.sort_by_key(|(size, _)| *size);
+        (fixed.len() > 1).then_some(Self { option, fixed, auto })
+    }
+
+    pub(super) fn best(&self) -> f64 {
+        let all = self.fixed.iter().map(|(_, told)| told).chain(&self.auto);
+        all.map(|told| told.goodput).fold(0.0, f64::max)
+    }
+
+    /// The smallest size from which on every one is as good as the best of them.
+    pub(super) fn enough(&self) -> Option<(u64, TransferArm<'a>)> {
+        let best = self.fixed.iter().map(|(_, told)| told.goodput).fold(0.0, f64::max);
+        let good = |(_, told): &&(u64, TransferArm<'_>)| told.goodput >= best * (1.0 - SAME);
+        self.fixed.iter().rev().take_while(good).last().copied()
+    }
+}
+
+/// The sentences of an answer, the most important first.
+pub(super) fn sentences(arms: &[TransferArm<'_>]) -> Vec<String> {
+    let by_goodput = |a: &&TransferArm<'_>, b: &&TransferArm<'_>| a.goodput.total_cmp(&b.goodput);
+    let Some((least, best)) = arms.iter().min_by(by_goodput).zip(arms.iter().max_by(by_goodput))
+    else {
+        return Vec::new();
+    };
+    let mut sentences = Vec::new();
+    if least.goodput >= best.goodput * (1.0 - SAME) {
+        sentences.push(alike(arms, least, best));
+        sentences.extend(queues(arms));
+        sentences.extend(same_buffers(arms));
+        return sentences;
+    }
+    sentences.push(carries(least) + ".");
+    if let Some(sizes) = Sizes::from_arms(arms) {
+        match (from_on(&sizes, least), tuned(&sizes, least)) {
+            (Some(from), Some(Tuned::AsGood(tuned))) => {
+                sentences.push(format!("{from}, and {tuned}."));
+            }
+            (from, tuned) => {
+                sentences.extend(from.map(|from| from + "."));
+                sentences.extend(tuned.map(|tuned| match tuned {
+                    Tuned::AsGood(text) | Tuned::Differs(text) => text + ".",
+                }));
+            }
+        }
+    } else {
+        sentences.push(carries(best) + ".");
+    }
+    sentences.extend(same_buffers(arms));
+    sentences.extend(queues(arms));
+    sentences
+}
+
+/// One arm and its reason, without the full stop.
+fn carries(told: &TransferArm<'_>) -> String {
+    let reason = told.reason().unwrap_or_else(|| told.unknown());
+    format!("{} carries {}: {reason}", told.arm.name, told.of_link())
+}
+
+/// Arms that carry the same.
+fn alike(arms: &[TransferArm<'_>], least: &TransferArm<'_>, best: &TransferArm<'_>) -> String {
+    let full = arms.iter().all(|told| told.is(Limit::LinkRate));
+    let link =
+        best.transfer.link_bytes_per_s.map(|link| link * best.transfer.ways().count() as f64);
+    let link = match link {
+        Some(link) if !full => format!(" of the link's {}", rate(link)),
+        _ => String::new(),
+    };
+    let (low, high) = (least.rate(), best.rate());
+    let range = match low.split_once(' ').zip(high.split_once(' ')) {
+        _ if low == high => high,
+        // One unit is enough: `9.39 to 9.46 Mbit/s`.
+        Some(((figure, one), (_, other))) if one == other => format!("{figure} to {high}"),
+        _ => format!("{low} to {high}"),
+    };
+    let reason = best
+        .reason()
+        .filter(|reason| arms.iter().all(|told| told.reason().as_ref() == Some(reason)));
+    let reason = if full {
+        ": the link is full".to_owned()
+    } else {
+        reason.map_or_else(String::new, |reason| format!(": {reason}"))
+    };
+    format!("All {} arms carry {range}{link}{reason}.", arms.len())
+}
+
+/// From which size on goodput rises no more, without the full stop.
+fn from_on(sizes: &Sizes<'_>, least: &TransferArm<'_>) -> Option<String> {
+    let (size, told) = sizes.enough()?;
+    let (largest, last) = sizes.fixed.last()?;
+    if told.arm.name == least.arm.name {
+        return None;
+    }
+    let level = level_text(told.arm.factors.get(sizes.option)?);
+    if size == *largest {
+        return Some(carries(last));
+    }
+    let rest: Vec<&TransferArm<'_>> =
+        sizes.fixed.iter().filter(|(other, _)| *other >= size).map(|(_, told)| told).collect();
+    if rest.iter().all(|told| told.is(Limit::LinkRate)) {
+        return Some(format!("From {level} on, the link is full"));
+    }
+    let reason = last.reason().unwrap_or_else(|| last.unknown());
+    Some(format!("Sizes above {level} carry no more ({}): {reason}", last.rate()))
+}
+
+/// The arm that the kernel tunes next to the best size, without the full stop.
+enum Tuned {
+    AsGood(String),
+    Differs(String),
+}
+
+/// The kernel's own tuning compared with the best size.
+fn tuned(sizes: &Sizes<'_>, least: &TransferArm<'_>) -> Option<Tuned> {
+    let auto = sizes.auto.as_ref().filter(|auto| auto.arm.name != least.arm.name)?;
+    let (_, best) = sizes.fixed.iter().max_by(|(_, a), (_, b)| a.goodput.total_cmp(&b.goodput))?;
+    let ratio = auto.goodput / best.goodput;
+    let name = &auto.arm.name;
+    Some(if (1.0 - SAME..=1.0 + SAME).contains(&ratio) {
+        let rate = auto.rate();
+        Tuned::AsGood(format!("{name} (tuned by the kernel) carries about as much, {rate}"))
+    } else if ratio > 1.0 {
+        Tuned::Differs(format!(
+            "{name} (tuned by the kernel) carries {}, {:.0} % more than the best of the fixed sizes ({})",
+            auto.rate(),
+            (ratio - 1.0) * 100.0,
+            best.arm.name
+        ))
+    } else {
+        let reason = auto.reason().unwrap_or_else(|| auto.unknown());
+        Tuned::Differs(format!(
+            "{name} (tuned by the kernel) carries {}, {:.0} % less than {}: {reason}",
+            auto.rate(),
+            (1.0 - ratio) * 100.0,
+            best.arm.name
+        ))
+    })
+}
+
+/// The queue of the arm that lengthens its round trip most.
+fn queues(arms: &[TransferArm<'_>]) -> Option<String> {
+    let full = arms.iter().filter(|told| told.is(Limit::LinkRate) && told.queue().is_some());
+    let longest =
+        full.max_by(|a, b| a.queue().unwrap_or(0.0).total_cmp(&b.queue().unwrap_or(0.0)))?;
+    queue(longest, &longest.arm.name)
+}
+
+/// An arm with the send and the receive buffer that it asked for.
+type AskedBuffers<'a> = (&'a str, [Option<u64>; 2]);
+
+/// Arms that asked for different buffers and got the same.
+fn same_buffers(arms: &[TransferArm<'_>]) -> Option<String> {
+    let mut by_size: BTreeMap<[u64; 2], Vec<AskedBuffers<'_>>> = BTreeMap::new();
+    for told in arms {
+        let (direction, _) = Direction::used_in(told.transfer).next()?;
+        let [from, to] = direction.ends(told.transfer);
+        let both: [Buffer; 2] = [from.send_buffer, to.receive_buffer];
+        let asked = both.map(|buffer| buffer.asked_bytes);
+        if asked.iter().any(Option::is_some) {
+            let got = both.map(|buffer| buffer.effective_bytes);
+            by_size.entry(got).or_default().push((&told.arm.name, asked));
+        }
+    }
+    let same = |arms: &Vec<AskedBuffers<'_>>| arms.iter().any(|(_, asked)| *asked != arms[0].1);
+    let ([send, receive], arms) = by_size.into_iter().find(|(_, arms)| same(arms))?;
+    let mut names: Vec<&str> = arms.into_iter().map(|(name, _)| name).collect();
+    let last = names.pop()?;
+    Some(format!(
+        "{} and {last} are identical: the kernel sets their buffers to {} (send) and {} (receive).",
+        names.join(", "),
+        human_bytes(send as f64),
+        human_bytes(receive as f64)
+    ))
+}
+
+/// The buffer that the study calls enough.
+const ENOUGH: u64 = 32 << 10;
+
+/// The factors above the measured optimum that it calls safe.
+const SAFETY: [u64; 2] = [2, 4];
+
+/// What this run shows about the rules; nothing where its arms are not sizes of one buffer.
+pub(super) fn advice(summary: &Summary) -> Vec<Advice> {
+    let arms = told(summary);
+    let Some(sizes) = Sizes::from_arms(&arms).filter(|sizes| sizes.option != "message") else {
+        return Vec::new();
+    };
+    [enough(&sizes), safety(&sizes)].into_iter().flatten().collect()
+}
+
+fn of_cause(change: String, cost: &str, proof: String) -> Advice {
+    Advice {
+        cause: Limit::ReceiveWindow.name().to_owned(),
+        change,
+        cost: cost.to_owned(),
+        undo: "Leave SO_SNDBUF and SO_RCVBUF unset, so that the kernel tunes them.".to_owned(),
+        proof: Some(proof),
+    }
+}
+
+/// Whether 32 KiB are enough.
+fn enough(sizes: &Sizes<'_>) -> Option<Advice> {
+    let (_, told) = sizes.fixed.iter().find(|(size, _)| *size == ENOUGH)?;
+    let best = sizes.best();
+    let share = told.goodput / best;
+    let seen = |told: &TransferArm<'_>| {
+        format!("arm {}: {}, {:.0} % of the best arm", told.arm.name, told.of_link(), share * 100.0)
+    };
+    Some(if share >= 1.0 - SAME {
+        of_cause(
+            "With many connections, buffers of 32 KiB are enough on this link, as a rule of 2008 \
+             states."
+                .to_owned(),
+            "They limit bandwidth on a longer or faster link, which needs larger windows.",
+            seen(told),
+        )
+    } else {
+        of_cause(
+            format!(
+                "Do not set buffers of 32 KiB for this link. A rule of 2008 calls them enough, but \
+                 the best arm carries {}.",
+                rate(best)
+            ),
+            "Kernel memory for each connection with queued data.",
+            seen(told),
+        )
+    })
+}
+
+/// Whether two to four times the measured optimum are safe.
+fn safety(sizes: &Sizes<'_>) -> Option<Advice> {
+    let (optimum, least) = sizes.enough()?;
+    // The smallest size of all may already be more than is needed.
+    let (smallest, _) = sizes.fixed.first()?;
+    let [low, high] = SAFETY.map(|factor| optimum.saturating_mul(factor));
+    let (size, told) = sizes.fixed.iter().rev().find(|(size, _)| (low..=high).contains(size))?;
+    if optimum == *smallest || least.goodput < sizes.best() * (1.0 - SAME) {
+        return None;
+    }
+    let ([_, before], [_, after]) = (least.round_trips()?, told.round_trips()?);
+    let (before_text, after_text) = (human_us(before), human_us(after));
+    let proof = format!(
+        "arm {}: {} at a round trip of {before_text}; arm {}: {} at {after_text}",
+        least.arm.name,
+        least.rate(),
+        told.arm.name,
+        told.rate()
+    );
+    let (optimum, size) = (text_size(optimum), text_size(*size));
+    Some(if after >= before * QUEUE_SHOWN {
+        of_cause(
+            format!(
+                "Do not ask for more than {optimum} on this link. A rule of 2008 advises two to \
+                 four times the measured optimum, but {size} carries no more and makes each round \
+                 trip {} longer.",
+                human_us(after - before)
+            ),
+            "There is no reserve: a longer round trip needs a larger buffer in proportion.",
+            proof,
+        )
+    } else {
+        of_cause(
+            format!(
+                "If a program must set buffers, two to four times the measured optimum of \
+                 {optimum} are safe here, as a rule of 2008 states. {size} carries as much without \
+                 a longer round trip."
+            ),
+            "Kernel memory up to the buffers' size for each connection with queued data.",
+            proof,
+        )
+    })
+}

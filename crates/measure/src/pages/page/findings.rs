@@ -1,0 +1,367 @@
+//! What follows from the arms of `page`: the answer, causes, what to run next.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::MetricSpec;
+use tcptoll_core::http::reasons::reason;
+use tcptoll_core::page::waterfall::Request;
+use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
+use tcptoll_core::units::{human_count, human_us, plural};
+
+use super::{
+    CONNECTIONS, CRITICAL_HANDSHAKE, CRITICAL_HANDSHAKES, HELD, NEXT_CONNECTIONS, REQUESTS, SPAN,
+    SPAN_MEAN, settings,
+};
+use crate::kit::conclusion::{
+    answer_of, capital, cured, differ_only_in, explain, explanations, in_arm, step, value,
+};
+use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
+
+/// Fills in what follows from the arms.
+pub(super) fn conclude(summary: &mut Summary) {
+    explain(summary, ALL, proof);
+    summary.answer = answer(summary);
+    summary.next = next(summary);
+}
+
+/// The time of the first page, which the other causes are not about.
+fn proof(summary: &Summary, id: &str) -> Option<String> {
+    if id != CONNECTION_PER_RESOURCE.id {
+        return None;
+    }
+    let cause = summary.causes.iter().find(|cause| cause.id == id)?;
+    let ill = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
+    let well = cured(summary, ill, &settings::KEPT)?;
+    let [took, instead] = [span(well)?, span(ill)?].map(human_us);
+    Some(format!("arm {}: the page takes {took} instead of {instead}", well.name))
+}
+
+/// The comparison is stated before, by the code that all share.
+fn answer(summary: &Summary) -> String {
+    let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| span(arm).is_some()).collect();
+    if measured.is_empty() {
+        let failed = summary.arms.iter().find_map(failed).unwrap_or_default();
+        return format!("No page load completed{failed}.");
+    }
+    let sentences = [loaded(&measured), critical(&measured)];
+    answer_of(summary, sentences.into_iter().flatten().collect())
+}
+
+/// The first request that failed: a clause.
+fn failed(arm: &Arm) -> Option<String> {
+    let requests = &arm.own.page.as_ref()?.waterfall.requests;
+    let failed = requests.iter().find(|one| one.error.is_some())?;
+    let Request { url, error, status, .. } = failed;
+    Some(match (error.as_deref()?, status) {
+        ("status", Some(status @ 300..400)) => format!(
+            ": {url} returned status {status}, a redirect, which tcptoll does not follow; give the URL of its target instead"
+        ),
+        ("status", Some(status)) => format!(": {url} returned status {status}"),
+        (class, _) => {
+            let reason = reason(class, arm.first_errors.get(class).map(String::as_str));
+            format!(": {url} failed with {class}{reason}")
+        }
+    })
+}
+
+fn span(arm: &Arm) -> Option<f64> {
+    arm.histograms.get(SPAN.name).and_then(|span| span.p50).or_else(|| value(arm, SPAN_MEAN.name))
+}
+
+fn count(arm: &Arm, metric: &MetricSpec) -> u64 {
+    value(arm, metric.name).unwrap_or_default().round() as u64
+}
+
+/// How long the page took, and over how many connections: of two arms both, of more the ends.
+fn loaded(arms: &[&Arm]) -> Option<String> {
+    let took = |arm: &Arm| {
+        let connections = plural(count(arm, &CONNECTIONS), "connection");
+        Some(format!("{} over {connections}", human_us(span(arm)?)))
+    };
+    let by_span = |a: &&&Arm, b: &&&Arm| {
+        let span = |arm: &Arm| span(arm).unwrap_or_default();
+        span(a).total_cmp(&span(b))
+    };
+    let (first, second, between) = match arms {
+        [arm] => {
+            let requests = plural(count(arm, &REQUESTS), "request");
+            return Some(format!("Loading the page takes {}, with {requests}.", took(arm)?));
+        }
+        [a, b] => (*a, *b, "and"),
+        arms => (*arms.iter().min_by(by_span)?, *arms.iter().max_by(by_span)?, "to"),
+    };
+    Some(format!(
+        "Loading the page takes {} ({}) {between} {} ({}).",
+        took(first)?,
+        first.name,
+        took(second)?,
+        second.name
+    ))
+}
+
+/// How many handshakes the page waited for, where it opened most.
+fn critical(arms: &[&Arm]) -> Option<String> {
+    let opened = |arm: &Arm| count(arm, &CONNECTIONS);
+    let most = arms.iter().copied().max_by_key(|arm| opened(arm))?;
+    let critical = value(most, CRITICAL_HANDSHAKES.name)?.round() as u64;
+    (opened(most) > 1).then(|| {
+        let text = format!(
+            "{}{} of {} handshakes {} on the critical path; the others overlapped.",
+            in_arm(arms.len() > 1, most),
+            human_count(critical),
+            human_count(opened(most)),
+            if critical == 1 { "was" } else { "were" }
+        );
+        capital(&text)
+    })
+}
+
+fn next(summary: &Summary) -> Vec<NextStep> {
+    let mut steps = explanations(summary);
+    let browser = summary
+        .arms
+        .iter()
+        .any(|arm| arm.own.page.as_ref().is_some_and(|loads| loads.browser.is_some()));
+    if !browser && summary.causes.is_empty() {
+        steps.push(step("tcptoll page --browser off,on", "tcptoll's page in headless Chromium"));
+    }
+    steps.push(step("tcptoll study page-2016", "the published figures next to yours"));
+    steps
+}
+
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const ALL: &[&CauseSpec] =
+    &[&ACCEPT_QUEUE_FULL, &CONNECTION_PER_RESOURCE, &NEXT_PAGE_RECONNECTS, &HEAD_OF_LINE];
+
+/// The server closes after each response.
+const CONNECTION_PER_RESOURCE: CauseSpec = CauseSpec {
+    id: "connection-per-resource",
+    test: per_resource,
+    remedy: Remedy::Setting {
+        change: "Enable keep-alive on the server: `KeepAlive On` in Apache, `keepalive_timeout` \
+                 above 0 in nginx",
+        cost: "Until the keep-alive timeout, an idle connection occupies memory, and with Apache's \
+               prefork or worker MPM also a process or thread",
+        undo: "Set `KeepAlive Off` in Apache, `keepalive_timeout 0` in nginx",
+    },
+};
+
+/// The second page finds its connections closed.
+const NEXT_PAGE_RECONNECTS: CauseSpec = CauseSpec {
+    id: "next-page-reconnects",
+    test: reconnects,
+    remedy: Remedy::Setting {
+        change: "Make the server's keep-alive timeout longer than the visitors' think time between \
+                 two pages: `KeepAliveTimeout` in Apache, `keepalive_timeout` in nginx",
+        cost: "The server keeps idle connections longer",
+        undo: "Restore the previous timeout",
+    },
+};
+
+/// The name of [`HEAD_OF_LINE`].
+const ID: &str = "page-head-of-line";
+
+/// All requests share a connection, and their data waits for a lost segment of it.
+const HEAD_OF_LINE: CauseSpec =
+    CauseSpec { id: ID, test: held, remedy: Remedy::Computed(several_connections) };
+
+/// Several connections, where the run did not compare them, or found them faster; else less loss.
+fn several_connections(summary: &Summary) -> Vec<Advice> {
+    let found = |arm: &&Arm| summary.causes.iter().any(|c| c.id == ID && c.arm == arm.name);
+    let pair = summary.arms.iter().find(found).and_then(|one| {
+        let same = |arm: &&Arm| !is_one_connection(arm) && differ_only_in(arm, one, &["protocol"]);
+        Some((one, summary.arms.iter().find(same)?))
+    });
+    let mean = |arm: &Arm| value(arm, super::SPAN_MEAN.name);
+    let times = pair.and_then(|(one, several)| Some((one, mean(one)?, several, mean(several)?)));
+    let advice = |change: &str, cost: &str, undo: &str, proof| {
+        let [cause, change, cost, undo] = [ID, change, cost, undo].map(str::to_owned);
+        vec![Advice { cause, change, cost, undo, proof }]
+    };
+    let cost = "Each connection has a handshake and a congestion window of its own";
+    let undo = "Use one HTTP/2 connection again";
+    match times {
+        None => advice(
+            "Compare with HTTP/1.1 (--protocol http/1.1,h2), whose connections do not wait for each other",
+            cost,
+            undo,
+            None,
+        ),
+        Some((one, of_one, several, of_several)) if of_several < of_one => {
+            let proof = format!(
+                "mean network span {} ({}), {} ({})",
+                human_us(of_several),
+                several.name,
+                human_us(of_one),
+                one.name
+            );
+            advice(
+                "Use HTTP/1.1, whose connections do not wait for each other",
+                cost,
+                undo,
+                Some(proof),
+            )
+        }
+        // Several connections were no help: what is left is the loss itself.
+        Some(_) => advice(
+            "Find where the path loses packets: `tcptoll explain retransmissions`",
+            "That depends on the cause",
+            "Nothing was changed yet",
+            None,
+        ),
+    }
+}
+
+/// Whether all requests of the page shared one connection, so that a lost segment delays all of them.
+fn is_one_connection(arm: &Arm) -> bool {
+    value(arm, CONNECTIONS.name).is_some_and(|opened| opened < 1.5)
+        && value(arm, REQUESTS.name).is_some_and(|requests| requests > 1.5)
+}
+
+fn evidence<const N: usize>(values: [(&str, f64); N]) -> BTreeMap<String, Value> {
+    values.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
+}
+
+fn per_resource(arm: &Arm) -> Option<Finding> {
+    let connections = value(arm, CONNECTIONS.name)?;
+    let requests = value(arm, REQUESTS.name)?;
+    // Each request has its own connection, and there are enough of them to matter.
+    if requests < 3.0 || connections < 0.9 * requests {
+        return None;
+    }
+    // Two are on the critical path with keep-alive too: of the document, and of what it names.
+    let critical = value(arm, CRITICAL_HANDSHAKES.name).filter(|count| *count >= 2.5)?;
+    let time = value(arm, CRITICAL_HANDSHAKE.name)?;
+    let text = format!(
+        "{requests:.0} requests opened {connections:.0} connections. {critical:.0} of these handshakes \
+         were on the critical path and took {}",
+        human_us(time)
+    );
+    let evidence = evidence([
+        (CONNECTIONS.name, connections),
+        (REQUESTS.name, requests),
+        (CRITICAL_HANDSHAKES.name, critical),
+        (CRITICAL_HANDSHAKE.name, time),
+    ]);
+    Some(Finding { text, evidence })
+}
+
+fn reconnects(arm: &Arm) -> Option<Finding> {
+    let opened = value(arm, NEXT_CONNECTIONS.name).filter(|opened| *opened >= 1.0)?;
+    let first = value(arm, CONNECTIONS.name)?;
+    let requests = value(arm, REQUESTS.name)?;
+    // Where nothing is kept, the other cause says so.
+    if first >= 0.9 * requests {
+        return None;
+    }
+    let text = format!(
+        "The next page opened {opened:.0} new connections, because the server had closed those of \
+         the first page"
+    );
+    let evidence = evidence([(NEXT_CONNECTIONS.name, opened), (CONNECTIONS.name, first)]);
+    Some(Finding { text, evidence })
+}
+
+/// Held data is named from this share of the span on.
+const HELD_SHARE: f64 = 0.05;
+
+fn held(arm: &Arm) -> Option<Finding> {
+    let held = value(arm, HELD.name)?;
+    let span = value(arm, super::SPAN_MEAN.name)?;
+    if span <= 0.0 || held < HELD_SHARE * span || !is_one_connection(arm) {
+        return None;
+    }
+    let text = format!(
+        "All requests shared one connection. Per load, received data waited {} on it for lost segments",
+        human_us(held)
+    );
+    let evidence = evidence([(HELD.name, held), (super::SPAN_MEAN.name, span)]);
+    Some(Finding { text, evidence })
+}
+
+#[cfg(test)]
+mod tests {
+    use tcptoll_core::record::Metric;
+
+    use super::*;
+
+    fn arm(figures: &[(&str, f64)]) -> Arm {
+        let metric = |value| Metric { value, ..Metric::default() };
+        let metrics = figures.iter().map(|(name, value)| ((*name).to_owned(), metric(*value)));
+        Arm { metrics: metrics.collect(), ..Arm::default() }
+    }
+
+    #[test]
+    fn a_connection_for_each_request_is_named_and_six_for_all_are_not() {
+        let figures = |connections| {
+            arm(&[
+                (CONNECTIONS.name, connections),
+                (REQUESTS.name, 21.0),
+                (CRITICAL_HANDSHAKES.name, 5.0),
+                (CRITICAL_HANDSHAKE.name, 75_000.0),
+            ])
+        };
+        let found = per_resource(&figures(21.0)).unwrap();
+        assert!(found.text.contains("5 of these handshakes"), "{}", found.text);
+        assert_eq!(per_resource(&figures(6.0)), None);
+    }
+
+    #[test]
+    fn a_next_page_that_finds_its_connections_open_is_not_named() {
+        let figures = |next| {
+            arm(&[(NEXT_CONNECTIONS.name, next), (CONNECTIONS.name, 6.0), (REQUESTS.name, 21.0)])
+        };
+        assert!(reconnects(&figures(6.0)).is_some());
+        assert_eq!(reconnects(&figures(0.0)), None);
+    }
+
+    #[test]
+    fn data_that_waits_for_a_hundredth_of_the_span_is_not_named() {
+        let figures = |held| of_page(held, 1.0);
+        assert!(held(&figures(20e3)).is_some());
+        assert_eq!(held(&figures(1e3)), None);
+    }
+
+    fn of_page(held: f64, connections: f64) -> Arm {
+        arm(&[
+            (HELD.name, held),
+            (crate::pages::page::SPAN_MEAN.name, 100e3),
+            (CONNECTIONS.name, connections),
+            (REQUESTS.name, 21.0),
+        ])
+    }
+
+    #[test]
+    fn requests_that_share_no_connection_do_not_wait_for_each_other() {
+        assert_eq!(held(&of_page(20e3, 6.0)), None);
+    }
+
+    #[test]
+    fn the_fix_is_what_the_run_measured_and_never_the_command_just_run() {
+        let named = |name: &str, mut arm: Arm| {
+            arm.name = name.to_owned();
+            arm.factors.insert("protocol".to_owned(), name.into());
+            arm
+        };
+        let h2 = named("h2", of_page(20e3, 1.0));
+        let cause = HEAD_OF_LINE.explain(&h2).unwrap();
+        let advice = |arms: Vec<Arm>| {
+            let causes = vec![cause.clone()];
+            several_connections(&Summary { arms, causes, ..Summary::default() }).remove(0)
+        };
+        assert!(advice(vec![h2.clone()]).change.contains("--protocol http/1.1,h2"));
+        let mut six = named("http/1.1", of_page(0.0, 6.0));
+        let slower = advice(vec![h2.clone(), six.clone()]);
+        assert_eq!(slower.proof, None);
+        assert!(slower.change.contains("explain retransmissions"), "{}", slower.change);
+        six.metrics.get_mut(crate::pages::page::SPAN_MEAN.name).unwrap().value = 50e3;
+        let faster = advice(vec![h2, six]);
+        assert!(faster.change.starts_with("Use HTTP/1.1"), "{}", faster.change);
+        assert_eq!(
+            faster.proof.as_deref(),
+            Some("mean network span 50.0 ms (http/1.1), 100 ms (h2)")
+        );
+    }
+}

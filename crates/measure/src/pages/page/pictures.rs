@@ -1,0 +1,236 @@
+//! A waterfall for the page: a bar for each request, a colour for each phase. And one with letters: a line for each
+//! request, a letter for a slice of time.
+
+use tcptoll_core::page::waterfall::{Request, Waterfall};
+use tcptoll_show::own::{Block, Item, Note, Picture, Section, Tone};
+use tcptoll_show::run::Run;
+use tcptoll_show::svg::{Anchor, Screen, Svg, for_both};
+use tcptoll_show::{clean, figures, number};
+
+use super::sheet::{
+    Drawn, PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, notes, outcome, rules,
+};
+
+/// Height of a row.
+const ROW: f64 = 14.0;
+
+/// Columns of a name, by the screen.
+const NAMES: [(f64, usize); 2] = [(150.0, 24), (84.0, 13)];
+
+/// Requests that are drawn of one load.
+const ROWS: usize = 120;
+
+/// A section with a picture for each arm.
+pub(super) fn sections(summary: &Run) -> Vec<Section> {
+    let all = drawn(summary);
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let last = all.iter().map(|one| last_us(&one.loads.waterfall)).max().unwrap_or(1);
+    let mut items = Vec::new();
+    items.extend(rules(&all).into_iter().map(|text| Item::Paragraph(format!("{text}."))));
+    items.extend(all.iter().map(|one| Item::Picture(picture(one, last))));
+    let note =
+        |one: &Drawn<'_>, text| Note { text: format!("{}: {text}", one.arm.name), bad: false };
+    let notes: Vec<Note> = all
+        .iter()
+        .flat_map(|one| notes(&one.loads.waterfall).into_iter().map(move |text| note(one, text)))
+        .collect();
+    if !notes.is_empty() {
+        items.push(Item::Notes(notes));
+    }
+    vec![Section { title: "Waterfalls", items }]
+}
+
+fn picture(one: &Drawn<'_>, last: u64) -> Picture {
+    let page = &one.loads.waterfall;
+    let label = format!("Waterfall of a load with {}", one.arm.name);
+    let by = one.loads.browser.as_deref().map_or(String::new(), |name| format!(" ({name})"));
+    let more = page.requests.len().saturating_sub(ROWS) as u64 + one.loads.requests_left_out;
+    let more =
+        if more > 0 { format!(" {more} more requests are not drawn.") } else { String::new() };
+    let expected = forecast(one).map_or(String::new(), |text| format!(" {text}."));
+    Picture {
+        both_svg: for_both(&label, |screen| draw(page, one, screen, last)),
+        caption: format!(
+            "{}{by}: the load with the median span. Names in bold are on the critical path.{expected}{more}",
+            one.arm.name
+        ),
+        drawn: Vec::new(),
+    }
+}
+
+fn draw(page: &Waterfall, one: &Drawn<'_>, screen: Screen, last: u64) -> Svg {
+    let (left, letters) = NAMES[usize::from(screen == Screen::Narrow)];
+    let rows = page.requests.len().min(ROWS);
+    let (head, ticks) = if screen == Screen::Wide { (44.0, 4) } else { (62.0, 3) };
+    let bottom = head + ROW * rows as f64;
+    let mut svg = Svg::new(bottom + 8.0);
+    let width = screen.width() - left - 8.0;
+    let x = |us: u64| left + width * (us as f64 / last as f64);
+    legend(&mut svg, screen);
+    for tick in 0..=ticks {
+        let at = last / ticks * tick;
+        svg.line("grid", (x(at), head - 4.0), (x(at), bottom));
+        let anchor = if tick == ticks { Anchor::End } else { Anchor::Middle };
+        svg.text("tick", (x(at), head - 8.0), anchor, &number::time(at as f64));
+    }
+    if let Some(expected) = &one.loads.forecast {
+        let at = x(last_us(expected).min(last));
+        svg.line("axis", (at, head - 4.0), (at, bottom));
+    }
+    let chain = critical_of(page).map(|critical| critical.chain).unwrap_or_default();
+    for (number, request) in page.requests.iter().enumerate().take(ROWS) {
+        let top = head + ROW * number as f64;
+        let class = if chain.contains(&(number as u32)) { "strong" } else { "tick" };
+        let name = clean::shorten(&clean::line(name_of(request)), letters);
+        svg.open("row", &tooltip(request));
+        svg.text(class, (left - 6.0, top + ROW - 4.0), Anchor::End, &name);
+        bars(&mut svg, request, top, x);
+        svg.close();
+    }
+    svg
+}
+
+fn bars(svg: &mut Svg, request: &Request, top: f64, x: impl Fn(u64) -> f64) {
+    let mut at = request.known_us;
+    for (name, _, class, time) in PHASES {
+        let from = at;
+        at = at.saturating_add(time(&request.phases));
+        let (begin, end) = (x(from), x(at));
+        if at > from {
+            let class =
+                if name == "blocked" { format!("band {class}") } else { format!("full {class}") };
+            svg.rect(&class, (begin, top + 2.0), ((end - begin).max(0.5), ROW - 4.0), "");
+        }
+    }
+    if request.error.is_some() {
+        svg.cross("bad", (x(at) + 5.0, top + ROW / 2.0), 3.0, "");
+    }
+}
+
+fn tooltip(request: &Request) -> String {
+    let phases = PHASES.iter().filter(|(_, _, _, time)| time(&request.phases) > 0);
+    let phases: Vec<String> = phases
+        .map(|(name, _, _, time)| format!("{name} {}", number::time(time(&request.phases) as f64)))
+        .collect();
+    let connection = request.connection.map_or(String::new(), |id| format!(", connection {id}"));
+    format!(
+        "{} · {} · {}{connection} · {} · ends at {}",
+        request.url,
+        outcome(request),
+        number::bytes(request.body_bytes),
+        phases.join(", "),
+        number::time(end_us(request) as f64)
+    )
+}
+
+fn legend(svg: &mut Svg, screen: Screen) {
+    let in_line = if screen == Screen::Wide { PHASES.len() } else { PHASES.len().div_ceil(2) };
+    let step = (screen.width() - 8.0) / in_line as f64;
+    for (number, (name, _, class, _)) in PHASES.iter().enumerate() {
+        let (line, column) = (number / in_line, number % in_line);
+        let (x, y) = (4.0 + step * column as f64, 4.0 + 18.0 * line as f64);
+        let class =
+            if *name == "blocked" { format!("band {class}") } else { format!("full {class}") };
+        svg.rect(&class, (x, y), (10.0, 10.0), "");
+        svg.text("tick", (x + 13.0, y + 9.0), Anchor::Start, name);
+    }
+}
+
+/// Arms that are shown; the page has all.
+const ARMS: usize = 4;
+
+/// Requests of one arm that are shown, where there is one and where there are several.
+const LINES: [usize; 2] = [30, 12];
+
+/// Columns of a name, and of the time behind a bar.
+const NAME: usize = 18;
+const BEHIND: usize = 9;
+
+/// Columns of a bar: fewer show nothing, more say nothing more.
+const CELLS: [usize; 2] = [20, 100];
+
+/// The waterfalls.
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
+    let all = drawn(summary);
+    let [least, most] = CELLS;
+    let cells = width.saturating_sub(2 + NAME + 2 + 1 + BEHIND).min(most);
+    if all.is_empty() || cells < least {
+        return Vec::new();
+    }
+    let rows = LINES[usize::from(all.len() > 1)];
+    let last = all.iter().take(ARMS).map(|one| last_us(&one.loads.waterfall)).max().unwrap_or(1);
+    let mut blocks = vec![Block::Blank];
+    for one in all.iter().take(ARMS) {
+        let page = &one.loads.waterfall;
+        let by = one
+            .loads
+            .browser
+            .as_deref()
+            .map_or(String::new(), |name| format!(", {}", clean::line(name)));
+        let heading = format!("{}: a load with the median span{by}", clean::line(&one.arm.name));
+        blocks.push(Block::Prose(0, heading, Tone::Strong));
+        blocks.extend(lines(page, rows, cells, last));
+        let hidden = (page.requests.len().saturating_sub(rows) as u64)
+            .saturating_add(one.loads.requests_left_out);
+        if hidden > 0 {
+            let text = format!("… and {}", figures::plural(hidden, "more request"));
+            blocks.push(Block::Prose(2, text, Tone::Dim));
+        }
+        if let Some(text) = forecast(one) {
+            blocks.push(Block::Prose(2, text, Tone::Plain));
+        }
+        blocks.extend(notes(page).iter().map(|text| Block::Prose(2, clean::line(text), Tone::Dim)));
+        blocks.push(Block::Blank);
+    }
+    let legend: Vec<String> =
+        PHASES.iter().map(|(name, letter, _, _)| format!("{letter} {name}")).collect();
+    let legend = format!("{}; * on the critical path", legend.join("  "));
+    blocks.push(Block::Prose(2, legend, Tone::Dim));
+    if all.len() > ARMS {
+        let more = figures::plural((all.len() - ARMS) as u64, "more arm");
+        blocks.push(Block::Prose(2, format!("{more} in the HTML report"), Tone::Dim));
+    }
+    blocks.extend(rules(&all).iter().map(|text| Block::Prose(2, clean::line(text), Tone::Plain)));
+    blocks
+}
+
+fn lines(page: &Waterfall, rows: usize, cells: usize, last: u64) -> Vec<Block> {
+    let chain = critical_of(page).map(|critical| critical.chain).unwrap_or_default();
+    let line = |(number, request): (usize, &Request)| {
+        let name = clean::shorten(&clean::line(name_of(request)), NAME);
+        let blanks = " ".repeat(NAME.saturating_sub(clean::columns(&name)));
+        let mark = if chain.contains(&(number as u32)) { '*' } else { ' ' };
+        let (tone, behind) = match &request.error {
+            Some(_) => (Tone::Bad, clean::shorten(&clean::line(&outcome(request)), BEHIND)),
+            None => (Tone::Plain, number::time(end_us(request) as f64)),
+        };
+        let behind =
+            format!("{}{behind}", " ".repeat(BEHIND.saturating_sub(clean::columns(&behind))));
+        Block::Line(vec![
+            (tone, format!(" {mark}{name}{blanks}  ")),
+            (Tone::Wire, bar(request, cells, last)),
+            (tone, format!(" {behind}")),
+        ])
+    };
+    page.requests.iter().enumerate().take(rows).map(line).collect()
+}
+
+/// Each slice has the letter of the phase in its middle.
+fn bar(request: &Request, cells: usize, last: u64) -> String {
+    let slice = last as f64 / cells as f64;
+    let mut edges = Vec::new();
+    let mut at = request.known_us;
+    for (_, letter, _, time) in PHASES {
+        let from = at;
+        at = at.saturating_add(time(&request.phases));
+        edges.push((from as f64, at as f64, letter));
+    }
+    let cell = |number: usize| {
+        let middle = (number as f64 + 0.5) * slice;
+        let here = edges.iter().find(|(from, to, _)| *from <= middle && middle < *to);
+        here.map_or(' ', |(_, _, letter)| *letter)
+    };
+    (0..cells).map(cell).collect()
+}
