@@ -15,7 +15,6 @@ mod screen;
 mod stdout;
 pub mod studies;
 pub mod tune;
-mod tune_studies;
 mod wrap;
 
 use std::process::ExitCode;

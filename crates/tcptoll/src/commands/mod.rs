@@ -16,7 +16,6 @@ mod serve;
 mod stored;
 mod study;
 mod tour;
-mod tune;
 mod version;
 mod watch;
 
@@ -25,7 +24,7 @@ use tcptoll_measure::specs as experiments;
 
 use crate::cli::{Cli, Command, ExperimentArgs, SchemaOf, TourArgs};
 use crate::exit::Status;
-use crate::{output, stdout, studies};
+use crate::{output, stdout, studies, tune};
 
 pub(crate) use doctor::prove::{COMMAND as PROVE, serve as prove};
 

@@ -1,25 +1,116 @@
-//! `--prove`: the found setting and the present one in turn, on a server of the user's.
-//!
-//! It switches by commands of the user's. A tool that writes a server's configuration over ssh would need the
-//! server's layout, root and a way back; two commands know all three.
+//! What `tune` reads of this machine: which module Apache has, whose files it is, its memory; and of a server of the
+//! user's: the setting that it has before any search, and `--prove`.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use crate::tune::found::Proof;
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use serde_json::Value;
+
+use super::found::Proof;
+use super::load::{Load, search, spec};
+use super::search::stored;
+use super::setting::Setting;
+use super::snippet::Distribution;
+use crate::cli::TuneArgs;
+use crate::output;
 use tcptoll_core::experiment::option::Only;
 use tcptoll_core::record::Verdict;
 use tcptoll_core::study::{Compare, NamedArm, RoundsAsked, Study};
 use tcptoll_core::units::text_time;
 use tcptoll_lab::lab::Interrupt;
+use tcptoll_live::doctor::look::servers::begun_by;
+use tcptoll_live::doctor::{Program, ServerConfig};
+use tcptoll_measure::pages::server::Server;
 use tcptoll_measure::runner::schedule::Schedule;
 
-use super::load::Load;
-use super::search::stored;
-use crate::cli::TuneArgs;
-use crate::output;
-use crate::tune_studies::{search, spec};
+/// The module that Apache has on this machine, with the file that says so. None: no configuration of Apache is here.
+pub(super) fn apache(root: &Path) -> Option<(Server, String)> {
+    let enabled = root.join("etc/apache2/mods-enabled");
+    let names = fs::read_dir(&enabled).into_iter().flatten().flatten();
+    let of_file = |name: &str| Server::of_mpm(name.strip_prefix("mpm_")?.strip_suffix(".load")?);
+    let debian = names.filter_map(|entry| {
+        let server = of_file(entry.file_name().to_str()?)?;
+        Some((server, entry.path().display().to_string()))
+    });
+    let red_hat = || {
+        let path = root.join("etc/httpd/conf.modules.d/00-mpm.conf");
+        let text = fs::read_to_string(&path).ok()?;
+        let server = text.lines().find_map(|line| {
+            let module = line.trim().strip_prefix("LoadModule mpm_")?.split("_module").next()?;
+            Server::of_mpm(module)
+        })?;
+        Some((server, path.display().to_string()))
+    };
+    debian.min_by(|a, b| a.1.cmp(&b.1)).or_else(red_hat)
+}
+
+/// Whose files a configuration on this machine has. None: neither's.
+pub(super) fn distribution(root: &Path) -> Option<Distribution> {
+    Distribution::of_release(&fs::read_to_string(root.join("etc/os-release")).ok()?)
+}
+
+/// Memory of this machine, bytes.
+pub(super) fn memory_bytes() -> Option<u64> {
+    field(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:").map(|kib| kib << 10)
+}
+
+/// Pages that were written to swap since the machine started.
+pub(super) fn swapped() -> u64 {
+    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    field(&text, "pswpout ").unwrap_or_default()
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// The configuration that the user has.
+///
+/// Errors: it cannot be read whole.
+pub(super) fn present(path: &Path, server: Server) -> anyhow::Result<ServerConfig> {
+    let name = format!("--present {}", path.display());
+    let file = fs::canonicalize(path).with_context(|| name.clone())?;
+    let program = if server == Server::Nginx { Program::Nginx } else { Program::Apache };
+    let config = begun_by(program, &file);
+    if let Some(why) = config.unread.first() {
+        bail!("{name}: {why}: the present setting is not known for sure");
+    }
+    let at = |is: Option<bool>| is == Some(true);
+    let set = at(config.keepalive_timeout_s.as_ref().map(|one| !one.at.is_default()))
+        || at(config.keepalive_requests.as_ref().map(|one| !one.at.is_default()))
+        || at(config.workers.as_ref().map(|one| !one.at.is_default()));
+    if !set {
+        let [timeout, requests, workers] = server.directives();
+        bail!(
+            "{name}: it sets none of {timeout}, {requests} and {workers} for {}: is it a configuration of this server?",
+            program.name()
+        );
+    }
+    Ok(config)
+}
+
+/// The same as a setting. What is not set is the server's own; `workers`: their number where none is set.
+pub(super) fn setting_of(config: &ServerConfig, server: Server, workers: u64) -> Setting {
+    let timeout_s = config.keepalive_timeout_s.as_ref().map(|one| one.value);
+    let requests = config.keepalive_requests.as_ref().map(|one| one.value);
+    Setting {
+        timeout_ms: match timeout_s {
+            Some(s) if s <= 0.0 => None,
+            Some(s) => Some((s * 1e3).round() as u64),
+            None => Some(server.own_timeout_ms()),
+        },
+        requests: requests.unwrap_or(server.own_requests()),
+        workers: config.workers.as_ref().map_or(workers, |one| one.value.max(1)),
+    }
+}
+
+// `--prove`: the found setting and the present one in turn, on a server of the user's.
+//
+// It switches by commands of the user's. A tool that writes a server's configuration over ssh would need the
+// server's layout, root and a way back; two commands know all three.
 
 /// The names of the two arms.
 const ARMS: [&str; 2] = ["found", "present"];
@@ -148,6 +239,35 @@ pub(super) fn is_worse(proof: &Proof) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_module_of_apache_is_read_where_each_distribution_has_it() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(apache(root.path()), None);
+        let red_hat = root.path().join("etc/httpd/conf.modules.d");
+        fs::create_dir_all(&red_hat).unwrap();
+        let text =
+            "#LoadModule mpm_prefork_module modules/a.so\nLoadModule mpm_event_module b.so\n";
+        fs::write(red_hat.join("00-mpm.conf"), text).unwrap();
+        assert_eq!(apache(root.path()).unwrap().0, Server::ApacheEvent);
+        let debian = root.path().join("etc/apache2/mods-enabled");
+        fs::create_dir_all(&debian).unwrap();
+        for name in ["alias.load", "mpm_worker.conf", "mpm_worker.load"] {
+            fs::write(debian.join(name), "").unwrap();
+        }
+        let (server, file) = apache(root.path()).unwrap();
+        assert_eq!(server, Server::ApacheWorker);
+        assert!(file.ends_with("mods-enabled/mpm_worker.load"), "{file}");
+    }
+
+    #[test]
+    fn figures_of_the_kernel_are_found_by_their_names() {
+        let text = "MemTotal:       24689512 kB\nMemFree: 1 kB\npswpin 5\npswpout 7\n";
+        assert_eq!(field(text, "MemTotal:"), Some(24_689_512));
+        assert_eq!(field(text, "pswpout "), Some(7));
+        assert_eq!(field(text, "SwapTotal:"), None);
+        assert!(memory_bytes().is_some_and(|bytes| bytes > 1 << 24));
+    }
 
     #[test]
     fn a_proof_takes_visitors_and_leaves_the_lab() {
