@@ -220,9 +220,6 @@ pub fn set(study: &mut Study, assignments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[cfg(test)]
-pub(crate) use study;
-
 /// The study that options of an experiment are: one with several values is a factor, and the first
 /// arm is what the others are compared against.
 ///
@@ -301,15 +298,8 @@ pub fn check_alone(typed: &Typed) -> anyhow::Result<()> {
     )
 }
 
-/// The study of a command line, like `connect --count 5`, for tests of what becomes of it.
 #[cfg(test)]
-pub(crate) fn study(line: &str) -> anyhow::Result<Study> {
-    let args = tests::parsed(line);
-    from_typed(args.spec, &args.typed, &args.rounds)
-}
-
-#[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use clap::Parser as _;
 
@@ -317,6 +307,12 @@ mod tests {
     use crate::schema::Schema;
 
     const HEAD: &str = "question = 'what?'\nexperiment = 'connect'\n";
+
+    /// The study of a command line, like `connect --count 5`, for tests of what becomes of it.
+    pub(crate) fn study(line: &str) -> anyhow::Result<Study> {
+        let args = parsed(line);
+        from_typed(args.spec, &args.typed, &args.rounds)
+    }
 
     fn refused(body: &str) -> String {
         checked(&format!("{HEAD}{body}")).unwrap_err().to_string()

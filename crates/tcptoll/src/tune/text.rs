@@ -402,8 +402,8 @@ pub(super) fn next(found: &Found) -> Vec<[String; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tune::html::found_html;
     use crate::tune::found::{Behind, Compared, Weight};
+    use crate::tune::html::found_html;
     use crate::tune::setting::Setting;
     use crate::tune::snippet::{Distribution, Snippet};
     use tcptoll_measure::pages::server::Server;

@@ -236,3 +236,29 @@ fn heads_end_at_an_empty_line_wherever_the_bytes_are_cut() {
     }
     assert!(one(&mut stream).0.starts_with("HTTP/1.1 200 "));
 }
+
+#[test]
+fn a_page_is_served_while_it_is_new_and_made_once() {
+    let page = MetricsPage::new(Duration::from_secs(2));
+    let now = Instant::now();
+    for format in [MetricsFormat::OpenMetrics, MetricsFormat::Classic] {
+        assert!(page.get(format, now).unwrap_err().contains("first look"));
+    }
+    page.take(&State::default(), 1.0, now);
+    let first = page.get(MetricsFormat::Classic, now + Duration::from_secs(6)).unwrap();
+    let second = page.get(MetricsFormat::Classic, now).unwrap();
+    assert!(Arc::ptr_eq(&first, &second));
+    assert!(page.get(MetricsFormat::OpenMetrics, now).unwrap().ends_with("# EOF\n"));
+    let late = now + Duration::from_millis(6_001);
+    let why = page.get(MetricsFormat::Classic, late).unwrap_err();
+    assert!(why.starts_with("The last look was 6.0 s ago"), "{why}");
+    page.take(&State::default(), 7.0, late);
+    let third = page.get(MetricsFormat::Classic, late).unwrap();
+    assert!(third.contains("\ntcptoll_watch_looks_total 2\n"), "{third}");
+}
+
+#[test]
+fn short_intervals_may_be_missed_for_five_seconds() {
+    assert_eq!(MetricsPage::new(Duration::from_millis(100)).stale_after, Duration::from_secs(5));
+    assert_eq!(MetricsPage::new(Duration::from_mins(1)).stale_after, Duration::from_mins(3));
+}
