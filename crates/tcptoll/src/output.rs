@@ -497,7 +497,7 @@ mod tests {
     use tcptoll_core::record::Resolved;
 
     use super::*;
-    use crate::studies::study;
+    use crate::studies::tests::study;
 
     #[test]
     fn the_limits_of_a_command_are_read_from_its_words() {

@@ -260,7 +260,7 @@ pub(super) fn percent(text: &str) -> Result<String, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{CommandFactory as _, Parser as _};
+    use clap::{CommandFactory as _, Parser};
 
     use crate::cli::{Cli, Command};
 
