@@ -9,7 +9,6 @@
 //! particular is in `experiments/<name>`, behind the optional functions of `own::Own`. A new experiment
 //! needs neither: it is shown by its metrics and distributions.
 
-pub mod ascii;
 pub mod clean;
 mod columns;
 pub mod csv;
@@ -33,7 +32,7 @@ use std::path::Path;
 
 use tcptoll_core::record::{Advice, Comparison, Summary, WarningEntry};
 
-pub use self::ascii::ascii;
+pub use self::clean::ascii;
 pub use self::own::Own;
 pub use self::run::Reports;
 

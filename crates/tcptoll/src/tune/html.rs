@@ -7,8 +7,8 @@ use super::setting::{Cell, seconds};
 use super::text;
 use tcptoll_core::units::{human_bytes, human_us};
 use tcptoll_show::clean;
-use tcptoll_show::html::frame::{COPY, Frame, cannot_show};
 use tcptoll_show::html::plot::{self, Plot, Scale, log_note};
+use tcptoll_show::html::{COPY, Frame, cannot_show};
 use tcptoll_show::number;
 use tcptoll_show::svg::{Anchor, Screen, Svg, TwoScreens, for_both};
 

@@ -3,7 +3,7 @@
 use crate::doctor::Examination;
 
 use super::view;
-use tcptoll_show::html::frame::{COPY, Frame};
+use tcptoll_show::html::{COPY, Frame};
 
 const FRAME: Frame =
     Frame { content: include_str!("page.html"), style: include_str!("page.css"), script: COPY };

@@ -9,7 +9,7 @@ mod view;
 
 use crate::doctor::{Examination, Proof};
 
-use tcptoll_show::html::frame::cannot_show;
+use tcptoll_show::html::cannot_show;
 use tcptoll_show::{TextStyle, clean};
 
 /// An examination for a terminal: what was looked at, what is wrong, what to type.

@@ -7,7 +7,7 @@ use super::CleanReview;
 use super::pictures::{self, Picture};
 use super::tables::{self, Table};
 use tcptoll_show::clean;
-use tcptoll_show::html::frame::Frame;
+use tcptoll_show::html::Frame;
 use tcptoll_show::number;
 use tcptoll_show::number::whole;
 

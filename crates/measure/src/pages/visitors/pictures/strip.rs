@@ -3,8 +3,8 @@
 use tcptoll_core::stats::Series;
 
 use super::{Drawn, drawn, pages_of};
-use tcptoll_show::over_time::strips;
-use tcptoll_show::over_time::strips::{HEIGHTS, NAME, cut, heading, letters, row};
+use tcptoll_show::over_time;
+use tcptoll_show::over_time::{HEIGHTS, NAME, cut, heading, letters, row};
 use tcptoll_show::own::{Block, Tone};
 use tcptoll_show::run::Run;
 use tcptoll_show::{clean, figures, number};
@@ -15,7 +15,9 @@ const SHOWN: usize = 6;
 /// Both strips of each arm.
 pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     let mut all = drawn(summary);
-    let Some(cells) = strips::cells(width).filter(|_| !all.is_empty()) else { return Vec::new() };
+    let Some(cells) = over_time::cells(width).filter(|_| !all.is_empty()) else {
+        return Vec::new();
+    };
     let more = all.len().saturating_sub(SHOWN);
     all.truncate(SHOWN);
     let last = all.iter().map(|one| one.visits.window_s).fold(0.0, f64::max);
@@ -51,5 +53,5 @@ fn pages(all: &[Drawn<'_>], names: &[String], last: f64, cells: usize) -> Vec<Bl
             cut(&Series { points }, last, cells)
         })
         .collect();
-    strips::times("page time, by request time", names, &times)
+    over_time::times("page time, by request time", names, &times)
 }

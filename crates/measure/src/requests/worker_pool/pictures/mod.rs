@@ -9,8 +9,8 @@ use crate::requests::worker_pool::{BACKEND, LOCAL, LOCAL_LATENCY};
 use tcptoll_core::record::{Arm, RequestGroup, WorkerPool};
 use tcptoll_core::stats::Series;
 
-use tcptoll_show::over_time::bins;
-use tcptoll_show::over_time::stack::{Level, Line, Panel, Stack};
+use tcptoll_show::over_time;
+use tcptoll_show::over_time::{Level, Line, Panel, Stack};
 use tcptoll_show::own::{Item, NONE, Own, Picture, Section};
 use tcptoll_show::run::Run;
 use tcptoll_show::svg::{arm_class, for_both};
@@ -78,7 +78,7 @@ fn picture(summary: &Run) -> Option<Picture> {
         tick: number::trimmed,
         words: number::three,
         levels: vec![Level { value: workers, text: format!("{workers} workers"), dash: "d1" }],
-        lines: drawn.iter().map(|one| line(one, bins::whole(&one.pool.busy, last))).collect(),
+        lines: drawn.iter().map(|one| line(one, over_time::whole(&one.pool.busy, last))).collect(),
     };
     let latency = |group: &'static str, title: &str| Panel {
         title: title.to_owned(),
@@ -90,7 +90,7 @@ fn picture(summary: &Run) -> Option<Picture> {
             .iter()
             .filter_map(|one| {
                 let group = one.pool.groups.get(group)?;
-                Some(line(one, bins::means(&group.latency_us, group.attempts, last)))
+                Some(line(one, over_time::means(&group.latency_us, group.attempts, last)))
             })
             .collect(),
     };
@@ -180,7 +180,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         tick: number::trimmed,
         words: number::three,
         levels,
-        lines: vec![line("busy workers", "", bins::whole(&pool.busy, last), None)],
+        lines: vec![line("busy workers", "", over_time::whole(&pool.busy, last), None)],
     }];
     if pool.backend_queue.points.len() > 1 {
         let limit = pool.backend_limit.map(|limit| f64::from(limit) + 1.0);
@@ -193,7 +193,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
                 .map(|limit| Level { value: limit, text: format!("capacity {limit}"), dash: "d1" })
                 .into_iter()
                 .collect(),
-            lines: vec![line("connections", "", bins::whole(&pool.backend_queue, last), None)],
+            lines: vec![line("connections", "", over_time::whole(&pool.backend_queue, last), None)],
         });
     }
     let both = |series: fn(&RequestGroup) -> &Series, keyed: bool| {
@@ -201,7 +201,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
             .into_iter()
             .filter_map(|(name, dash, words)| {
                 let group = pool.groups.get(name)?;
-                let points = bins::means(series(group), group.attempts, last);
+                let points = over_time::means(series(group), group.attempts, last);
                 Some(line(words, dash, points, keyed.then_some(words)))
             })
             .collect::<Vec<_>>()

@@ -4,8 +4,8 @@
 use crate::requests::worker_pool::LOCAL;
 
 use super::{Drawn, drawn, last};
-use tcptoll_show::over_time::strips;
-use tcptoll_show::over_time::strips::{NAME, cut, heading, letters, row};
+use tcptoll_show::over_time;
+use tcptoll_show::over_time::{NAME, cut, heading, letters, row};
 use tcptoll_show::own::{Block, Tone};
 use tcptoll_show::run::Run;
 use tcptoll_show::{clean, figures, number};
@@ -16,7 +16,9 @@ const SHOWN: usize = 8;
 /// Both strips of each arm.
 pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     let mut all = drawn(summary);
-    let Some(cells) = strips::cells(width).filter(|_| !all.is_empty()) else { return Vec::new() };
+    let Some(cells) = over_time::cells(width).filter(|_| !all.is_empty()) else {
+        return Vec::new();
+    };
     let more = all.len().saturating_sub(SHOWN);
     all.truncate(SHOWN);
     let last = all.iter().map(|one| last(one.pool)).fold(0.0, f64::max);
@@ -36,7 +38,7 @@ pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     }
     let latencies: Vec<Vec<Option<f64>>> =
         all.iter().map(|one| latency(one, last, cells)).collect();
-    blocks.extend(strips::times("latency without the backend, by due time", &names, &latencies));
+    blocks.extend(over_time::times("latency without the backend, by due time", &names, &latencies));
     if more > 0 {
         let text = format!("{} in the HTML report", figures::plural(more as u64, "more arm"));
         blocks.push(Block::Prose(2, text, Tone::Dim));
