@@ -26,7 +26,7 @@ pub fn figure(value: f64) -> String {
 }
 
 /// As [`three`], with `digits` significant digits (1 to 9).
-pub fn significant(value: f64, digits: u8) -> String {
+fn significant(value: f64, digits: u8) -> String {
     let after_first = digits.clamp(1, 9) - 1;
     let last = usize::from(after_first);
     if !value.is_finite() {
@@ -79,7 +79,7 @@ pub enum TimeUnit {
 
 impl TimeUnit {
     /// For one value of `us` microseconds.
-    pub fn for_us(us: f64) -> Self {
+    fn for_us(us: f64) -> Self {
         // 999.6 would be written 1,000 µs.
         if us.abs() < 999.5 { Self::Micro } else { Self::Milli }
     }
@@ -302,7 +302,7 @@ type WithInterval = (f64, Option<[f64; 2]>);
 
 /// A figure with its interval, all in one unit and with the same decimals.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// The figure, without unit.
     pub value: String,
     /// Its interval: `[13,480, 13,600]`.
@@ -313,12 +313,12 @@ pub struct Estimate {
 
 impl Estimate {
     /// Three digits, or as many as the width of the interval gives a meaning to.
-    pub fn new(value: f64, ci95: Option<[f64; 2]>, unit: &str) -> Self {
+    pub(crate) fn new(value: f64, ci95: Option<[f64; 2]>, unit: &str) -> Self {
         Self::within(value, ci95, unit, None)
     }
 
     /// A column of figures, each with its interval; times are all in one unit.
-    pub fn column(figures: &[Option<WithInterval>], unit: &str) -> Vec<Option<Self>> {
+    pub(crate) fn column(figures: &[Option<WithInterval>], unit: &str) -> Vec<Option<Self>> {
         let time = is_time(unit)
             .then(|| TimeUnit::of_column(figures.iter().flatten().map(|(value, _)| *value)));
         let cell = |(value, ci95): (f64, _)| Self::within(value, ci95, unit, time);
@@ -326,7 +326,7 @@ impl Estimate {
     }
 
     /// The figure in the unit of its column, if it has one.
-    pub fn within(
+    pub(crate) fn within(
         value: f64,
         ci95: Option<[f64; 2]>,
         unit: &str,
@@ -347,7 +347,7 @@ impl Estimate {
     }
 
     /// A difference: a figure above 0 has its sign too.
-    pub fn signed(value: f64, ci95: Option<[f64; 2]>, unit: &str) -> Self {
+    pub(crate) fn signed(value: f64, ci95: Option<[f64; 2]>, unit: &str) -> Self {
         let mut estimate = Self::new(value, ci95, unit);
         if value > 0.0 {
             estimate.value.insert(0, '+');
@@ -356,7 +356,7 @@ impl Estimate {
     }
 
     /// `13,540 [13,480, 13,600] /s`.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let parts = [Some(&self.value), self.ci95.as_ref(), Some(&self.symbol)];
         let parts: Vec<&str> = parts
             .into_iter()
@@ -369,7 +369,7 @@ impl Estimate {
 }
 
 /// Whether values of this unit are times, which are written in µs, ms or s.
-pub fn is_time(unit: &str) -> bool {
+pub(crate) fn is_time(unit: &str) -> bool {
     matches!(unit, "us" | "µs")
 }
 
@@ -433,7 +433,7 @@ fn fixed(value: f64, decimals: usize) -> String {
 }
 
 /// A ratio with its interval: `×0.752` and `[0.740, 0.760]`, with the same decimals.
-pub fn ratio_with_interval(ratio: f64, ci95: [f64; 2]) -> (String, String) {
+pub(crate) fn ratio_with_interval(ratio: f64, ci95: [f64; 2]) -> (String, String) {
     let [low, high] = ci95;
     // Around 1 both sides of it show as many.
     let least = if (0.9..1.1).contains(&ratio) { 3 } else { 0 };

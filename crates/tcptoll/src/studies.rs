@@ -224,7 +224,7 @@ pub fn set(study: &mut Study, assignments: &[String]) -> anyhow::Result<()> {
 /// arm is what the others are compared against.
 ///
 /// Errors: a list that seems to be one number.
-pub fn from_typed(spec: &Spec, typed: &Typed, rounds: &RoundArgs) -> anyhow::Result<Study> {
+pub(crate) fn from_typed(spec: &Spec, typed: &Typed, rounds: &RoundArgs) -> anyhow::Result<Study> {
     let mut study =
         Study { question: spec.question.into(), experiment: spec.name.into(), ..Study::default() };
     for option in spec.options {
@@ -289,7 +289,7 @@ fn in_thousands(values: &[String]) -> Option<String> {
 }
 
 /// With `--resume` the record holds every setting; one that is given as well would be lost.
-pub fn check_alone(typed: &Typed) -> anyhow::Result<()> {
+pub(crate) fn check_alone(typed: &Typed) -> anyhow::Result<()> {
     if typed.is_empty() {
         return Ok(());
     }

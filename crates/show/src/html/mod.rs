@@ -55,7 +55,7 @@ pub fn picture(run: &Run) -> Option<String> {
 const BASE: &str = include_str!("base.html");
 const MACROS: &str = include_str!("macros.html");
 /// The style of every page.
-pub(super) const STYLE: &str = include_str!("style.css");
+const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 /// Script of pages that have commands to copy.
 pub const COPY: &str = include_str!("copy.js");
@@ -164,10 +164,10 @@ struct OfArm {
 }
 
 /// What sections are made with.
-pub(super) struct Maker<'a> {
+struct Maker<'a> {
     pub(super) summary: &'a Run,
     /// The experiment's picture, unless the page begins with it.
-    pub(super) lead: Option<Picture>,
+    lead: Option<Picture>,
 }
 
 impl Maker<'_> {
@@ -235,7 +235,7 @@ const LETTER: f64 = 7.0;
 const DOT: f64 = 34.0;
 
 /// The picture with its heading and legend, in light and dark. None: the run has none.
-pub(super) fn draw(view: &ReportPage) -> Option<String> {
+fn draw(view: &ReportPage) -> Option<String> {
     let (title, picture) = view.lead()?;
     let drawn = picture.both_svg().wide();
     let width = Screen::Wide.width();

@@ -45,12 +45,14 @@ impl Frame {
     }
 
     /// The same, begun so far right that ticks of the vertical axis have room.
+    #[must_use]
     pub fn beside(self, ticks: &[(f64, String)]) -> Self {
         let room = ticks.iter().map(|(_, text)| breadth(text) + BESIDE).fold(0.0, f64::max);
         Self { left: self.left.max(room), ..self }
     }
 
     /// The same, with other room at the right.
+    #[must_use]
     pub fn with_room(self, room: f64) -> Self {
         Self { right: self.right + self.room - room, room, ..self }
     }
@@ -92,7 +94,7 @@ impl Plot {
     }
 
     /// Grid lines over the whole width, each with its text at the left.
-    pub fn y_ticks(&mut self, ticks: impl IntoIterator<Item = (f64, String)>) {
+    pub(crate) fn y_ticks(&mut self, ticks: impl IntoIterator<Item = (f64, String)>) {
         let Frame { left, right, .. } = self.frame;
         for (value, text) in ticks {
             let y = self.y.at(value);
@@ -260,7 +262,7 @@ pub struct Scale {
 
 /// What a scale is to hold, before its places are known.
 #[derive(Clone, Debug)]
-pub enum Span {
+pub(crate) enum Span {
     /// From 0 to a value.
     FromZero(f64),
     /// As of [`Scale::fit`].
@@ -271,7 +273,7 @@ pub enum Span {
 
 impl Span {
     /// The scale for places.
-    pub fn scale(&self, from: f64, to: f64) -> Scale {
+    pub(crate) fn scale(&self, from: f64, to: f64) -> Scale {
         match self {
             Self::FromZero(most) => Scale::from_zero(*most, from, to),
             Self::Fit(values) => Scale::fit(values.iter().copied(), from, to),

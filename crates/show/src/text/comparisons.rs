@@ -15,7 +15,7 @@ use tcptoll_core::record::{Arm, Comparison, Verdict};
 const LISTED: usize = 12;
 
 /// Columns of the drawing of an interval.
-pub(super) const STRIP: usize = 17;
+const STRIP: usize = 17;
 
 /// All comparisons, grouped by metric and levels.
 pub(super) fn write(page: &mut TextPage, summary: &Run) {

@@ -374,7 +374,7 @@ pub fn computed(all: &[Advice], style: TextStyle) -> String {
 const NAME_MAX: usize = 24;
 
 /// A row per point, or per point and arm; nothing where the points shared no load.
-pub(super) fn write_shares(page: &mut TextPage, summary: &Run) {
+fn write_shares(page: &mut TextPage, summary: &Run) {
     let Some(shared) = summary.points.as_ref().filter(|points| points.split.is_some()) else {
         return;
     };

@@ -156,7 +156,7 @@ pub(super) fn typed(options: impl Iterator<Item = &'static Opt>, matches: &ArgMa
 /// How often every arm is run; the same for every experiment.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Rounds")]
-pub struct RoundArgs {
+pub(crate) struct RoundArgs {
     /// Number of rounds. Each round runs every arm (variant) once, in random order [default: 1 with
     /// one arm; otherwise until every verdict is found, from round 15 on, at most 30 rounds or 60s]
     #[arg(
@@ -178,7 +178,7 @@ pub struct RoundArgs {
         allow_negative_numbers = true,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX))
     )]
-    pub max_rounds: Option<u32>,
+    max_rounds: Option<u32>,
     /// Start no round that would end after this time, e.g. 2m
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub max_time: Option<String>,
@@ -189,10 +189,10 @@ pub struct RoundArgs {
     /// Share of operations that may fail, e.g. 60%. If more fail, the run is invalid (exit status
     /// 1) [default: 1%; no limit where failures are the subject, as with a full queue]
     #[arg(long, value_name = "PERCENT", value_parser = failures)]
-    pub allow_errors: Option<String>,
+    allow_errors: Option<String>,
     /// Print arms, comparisons, rounds and expected time without running anything
     #[arg(long, alias = "no-proof")]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Continue a run that was stopped or killed: its record, a name from `tcptoll runs`, or latest.
     /// The record contains all other settings
     #[arg(
@@ -206,7 +206,7 @@ pub struct RoundArgs {
 
 impl RoundArgs {
     /// Puts what was typed in the place of what the study says.
-    pub fn apply(&self, study: &mut Study) {
+    pub(crate) fn apply(&self, study: &mut Study) {
         let rounds = &mut study.rounds;
         if let Some(count) = self.rounds {
             // So many, however long they take.

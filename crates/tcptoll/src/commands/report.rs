@@ -22,6 +22,7 @@ use crate::exit::{Status, say};
 use crate::{output, screen, stdout};
 
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
+    type Rendered = fn(&Reports, &Summary) -> String;
     let paths: Vec<PathBuf> =
         args.records.iter().map(|word| runs::found(word)).collect::<Result<_, _>>()?;
     let pages = [("--html", &args.html), ("--svg", &args.svg)];
@@ -39,7 +40,6 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
         }
         output::print(&summary, Some(path), args.format)?;
     }
-    type Rendered = fn(&Reports, &Summary) -> String;
     let files: [(_, _, Rendered, _); 3] = [
         ("--html", &args.html, Reports::html, Mark::Markup),
         ("--csv", &args.csv, Reports::csv, Mark::Beginning),

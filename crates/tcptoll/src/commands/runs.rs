@@ -266,7 +266,7 @@ fn cut(line: &str, width: usize) -> String {
 // Which record does a word mean: a file, `latest`, `latest~1`, or the name that `tcptoll runs` shows?
 
 /// The ending of records.
-pub(super) const ENDING: &str = "jsonl";
+const ENDING: &str = "jsonl";
 
 /// The record that is meant: a file that exists, `latest` or `latest~N` (N records before it) of the
 /// folder for records, or a file there without its ending.

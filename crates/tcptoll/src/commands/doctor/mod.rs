@@ -221,7 +221,7 @@ const NAMES: usize = 10;
 const WIDTH: usize = 80;
 
 /// Logs in, says what the host allows, and leaves nothing there but the cached program.
-pub(super) fn run_on_host(args: &DoctorArgs, host: &str) -> anyhow::Result<Status> {
+fn run_on_host(args: &DoctorArgs, host: &str) -> anyhow::Result<Status> {
     let address = SshAddress::parse(host).map_err(|why| anyhow::anyhow!("{host}: {why}"))?;
     let defaults = Reach::default();
     let reach = Reach {

@@ -269,7 +269,7 @@ impl Parser {
     }
 
     /// Whether bytes wait for others.
-    pub(super) fn is_waiting(&self) -> bool {
+    fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
     }
 }
