@@ -64,12 +64,12 @@ pub(crate) struct Column {
     /// When a terminal shows it.
     pub show: Show,
     /// Whether its heading stands over the unit too.
-    pub over_unit: bool,
+    pub(crate) over_unit: bool,
     /// Whether its cells are flush right.
     pub right: bool,
     sort: Option<fn(&Arm) -> Option<f64>>,
     /// The unit of all its cells, if they are times.
-    pub time_unit: Option<TimeUnit>,
+    pub(crate) time_unit: Option<TimeUnit>,
     source: Source,
 }
 

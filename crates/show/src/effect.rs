@@ -25,7 +25,7 @@ pub fn ratio(c: &Comparison) -> [String; 2] {
 }
 
 /// `×0.752 [0.740, 0.760]`; a missing interval is said.
-pub fn ratio_with_interval(c: &Comparison) -> String {
+pub(crate) fn ratio_with_interval(c: &Comparison) -> String {
     let [ratio, interval] = ratio(c);
     match (c.ratio, no_interval(c)) {
         (None, Some(why)) => why.to_owned(),
@@ -41,7 +41,7 @@ const ROUNDS_OF_ONE: usize = 5;
 const ALPHA_OF_ONE: f64 = 0.05;
 
 /// Why there is no interval of the ratio; `None` if there is one.
-pub fn no_interval(c: &Comparison) -> Option<&'static str> {
+pub(crate) fn no_interval(c: &Comparison) -> Option<&'static str> {
     // A level divided among many asks for more rounds.
     let needed = match c.alpha {
         alpha if !(alpha > 0.0 && alpha < ALPHA_OF_ONE) => ROUNDS_OF_ONE,
@@ -67,7 +67,7 @@ pub fn no_interval(c: &Comparison) -> Option<&'static str> {
 }
 
 /// Whether the interval lies within the margin already, after too few rounds to be believed.
-pub fn narrow_too_soon(c: &Comparison) -> bool {
+pub(crate) fn narrow_too_soon(c: &Comparison) -> bool {
     let least = 1.0 + c.margin;
     c.verdict == Verdict::NotEnough
         && (c.rounds as usize) < ROUNDS_TO_BE_NARROW
@@ -75,7 +75,7 @@ pub fn narrow_too_soon(c: &Comparison) -> bool {
 }
 
 /// From when on an interval within the margin says that there is no difference that matters.
-pub fn shown_from() -> String {
+pub(crate) fn shown_from() -> String {
     format!("the verdict '{}' needs {ROUNDS_TO_BE_NARROW} rounds", Verdict::NoDifference)
 }
 
@@ -102,7 +102,7 @@ fn rounds_needed(c: &Comparison) -> Option<u64> {
 }
 
 /// What gives the evidence that lacks, for all of `open` or for those of which it can be said.
-pub fn more_rounds(open: &[&Comparison]) -> String {
+pub(crate) fn more_rounds(open: &[&Comparison]) -> String {
     if open.iter().any(|c| c.points.is_some()) {
         return "add points".to_owned();
     }
@@ -128,7 +128,7 @@ pub fn difference(c: &Comparison) -> Option<String> {
 
 /// That ratio and means tell different stories, where they do: a ratio is of the rounds' logarithms, a
 /// difference of their values, and a few rounds far from the others move the difference more.
-pub fn of_two_means(rows: &[&Comparison]) -> Option<&'static str> {
+pub(crate) fn of_two_means(rows: &[&Comparison]) -> Option<&'static str> {
     let beyond = |[low, high]: [f64; 2], none: f64| low > none || high < none;
     let apart = |c: &&Comparison| {
         if c.points.is_some() {
@@ -156,7 +156,7 @@ pub fn band(c: &Comparison) -> Option<[f64; 2]> {
 }
 
 /// Whether A is better or worse than B; `None`: neither was found, or the metric has no better side.
-pub fn judgement(c: &Comparison, specs: Specs) -> Option<&'static str> {
+pub(crate) fn judgement(c: &Comparison, specs: Specs) -> Option<&'static str> {
     match (c.verdict, specs.better(&c.metric)) {
         (Verdict::Higher, Better::Higher) | (Verdict::Lower, Better::Lower) => Some("better"),
         (Verdict::Higher, Better::Lower) | (Verdict::Lower, Better::Higher) => Some("worse"),
@@ -253,7 +253,7 @@ pub fn pair(summary: &Run, c: &Comparison) -> [String; 2] {
 }
 
 /// Two labels with a slash: what they begin with is said once, `reuse none / keep-alive`.
-pub fn slash(a: &str, b: &str) -> String {
+pub(crate) fn slash(a: &str, b: &str) -> String {
     // Of `10 ms again / 10 ms` nothing can be left out.
     let begins = |long: &str, short: &str| {
         long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))

@@ -14,7 +14,7 @@ use crate::run::Run;
 
 /// The distribution that carries the answer.
 #[derive(Clone, Debug)]
-pub struct Primary {
+pub(crate) struct Primary {
     /// Key in `histograms` and in `series`.
     pub key: String,
     /// What it is: `connect latency`.
@@ -32,7 +32,7 @@ pub fn answers(summary: &Run) -> Vec<&str> {
 
 /// The distribution that carries the answer: the first that the run has of those that may. Of an
 /// experiment that this build does not know, the first that was recorded.
-pub fn primary(summary: &Run) -> Primary {
+pub(crate) fn primary(summary: &Run) -> Primary {
     let has = |key: &&&str| summary.arms.iter().any(|arm| arm.histograms.contains_key(**key));
     let answers = answers(summary);
     let key = answers.iter().find(has).or(answers.first());
@@ -71,7 +71,7 @@ pub fn middle(histogram: &HistogramSummary) -> Option<f64> {
 }
 
 /// A metric of an arm by name, or a quantile of a histogram as `connect_us_p99`, with its unit.
-pub fn value_of<'a>(arm: &'a Arm, metric: &str) -> Option<(f64, &'a str)> {
+pub(crate) fn value_of<'a>(arm: &'a Arm, metric: &str) -> Option<(f64, &'a str)> {
     if let Some(found) = arm.metrics.get(metric) {
         return Some((found.value, &found.unit));
     }
@@ -84,7 +84,7 @@ pub fn value_of<'a>(arm: &'a Arm, metric: &str) -> Option<(f64, &'a str)> {
 }
 
 /// The figures of a distribution, by the endings of their names in metrics: `p50`, `max`.
-pub fn of_distribution(h: &HistogramSummary) -> [(&'static str, Option<f64>); 7] {
+pub(crate) fn of_distribution(h: &HistogramSummary) -> [(&'static str, Option<f64>); 7] {
     [
         ("min", h.min),
         ("mean", h.mean),
@@ -97,7 +97,7 @@ pub fn of_distribution(h: &HistogramSummary) -> [(&'static str, Option<f64>); 7]
 }
 
 /// Whether a metric is a quantile by its name: `connect_us_p99`, `connect_us_p99_9`, `rtt_us_max`.
-pub fn is_quantile(metric: &str) -> bool {
+pub(crate) fn is_quantile(metric: &str) -> bool {
     let is_figure = |word: &str| {
         let digits = word.strip_prefix('p').unwrap_or_default();
         let percent = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
@@ -210,7 +210,7 @@ pub fn servers(summary: &Run) -> Vec<String> {
 }
 
 /// What the load engine waited with, each once.
-pub fn engines(summary: &Run) -> Vec<String> {
+pub(crate) fn engines(summary: &Run) -> Vec<String> {
     distinct(summary.arms.iter().filter_map(|arm| arm.io.as_deref()))
 }
 
@@ -287,7 +287,7 @@ fn link_words(link: &LinkMeasured, rtts: impl Iterator<Item = f64>) -> String {
 }
 
 /// What carried the packets, in words.
-pub fn link_kind(kind: LinkKind) -> &'static str {
+pub(crate) fn link_kind(kind: LinkKind) -> &'static str {
     match kind {
         LinkKind::Direct => "direct link (veth)",
         LinkKind::Loopback => "loopback",
@@ -298,7 +298,7 @@ pub fn link_kind(kind: LinkKind) -> &'static str {
 }
 
 /// Median round trip of a link before the run, µs.
-pub fn measured_rtt(link: &LinkMeasured) -> Option<f64> {
+pub(crate) fn measured_rtt(link: &LinkMeasured) -> Option<f64> {
     link.rtt_us.as_ref().and_then(middle)
 }
 

@@ -130,7 +130,7 @@ pub fn causes(summary: &Run) -> Vec<(&Cause, Option<String>)> {
 
 /// A warning to show, with the arms it is about; no names: it is about the run, or there is one arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warned {
+pub(crate) struct Warned {
     /// What it says.
     pub text: String,
     /// Its arms, in words.
@@ -139,7 +139,7 @@ pub struct Warned {
 
 /// The warnings to show, in their order. Arms with equal texts share one line. Where more than four
 /// texts of one warning differ only by their figures, the first stands for all.
-pub fn warnings(summary: &Run) -> Vec<Warned> {
+pub(crate) fn warnings(summary: &Run) -> Vec<Warned> {
     let mut lines: Vec<(&WarningEntry, Vec<&str>)> = Vec::new();
     for warning in &summary.warnings {
         let arm = warning.arm.as_deref();
@@ -300,7 +300,7 @@ fn invalid_arm(summary: &Run, own: &Own, arm: &Arm) -> Option<String> {
 }
 
 /// What the reader must know before believing a figure, most serious first.
-pub fn verdict_on_run(summary: &Run) -> Vec<String> {
+pub(crate) fn verdict_on_run(summary: &Run) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.partial {
         lines.push(match &summary.points {
@@ -348,7 +348,7 @@ pub fn command(arguments: &[String]) -> String {
 }
 
 /// How a run's own figures support an advice: `proven` where a comparison told two arms apart.
-pub fn proof_word(summary: &Run) -> &'static str {
+pub(crate) fn proof_word(summary: &Run) -> &'static str {
     let told = |verdict| matches!(verdict, Verdict::Higher | Verdict::Lower);
     let proven = summary.comparisons.iter().any(|comparison| told(comparison.verdict));
     if proven { "proven" } else { "seen in this run" }

@@ -37,12 +37,14 @@ impl Column {
     }
 
     /// The same, under a group's heading.
+    #[must_use]
     pub fn under(mut self, group: &str) -> Self {
         group.clone_into(&mut self.group);
         self
     }
 
     /// The same, `gap` blanks from its neighbour.
+    #[must_use]
     pub fn gap(mut self, gap: usize) -> Self {
         self.gap = gap;
         self

@@ -9,7 +9,6 @@
 //! particular is in `experiments/<name>`, behind the optional functions of `run::Own`. A new experiment
 //! needs neither: it is shown by its metrics and distributions.
 
-pub mod ascii;
 pub mod clean;
 mod columns;
 pub mod csv;
@@ -33,7 +32,7 @@ use std::path::Path;
 
 use tcptoll_core::record::{Advice, Comparison, Summary, WarningEntry};
 
-pub use self::ascii::ascii;
+pub use self::clean::ascii;
 pub use self::run::{Own, Reports};
 
 /// `text` without what steers a terminal, as it may come from a file, a peer or a command line.

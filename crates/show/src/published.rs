@@ -8,7 +8,7 @@ use crate::{effect, figures, number, rounds};
 
 /// A published figure beside ours.
 #[derive(Clone, Debug)]
-pub struct Beside<'a> {
+pub(crate) struct Beside<'a> {
     /// The arm, or the two of a ratio.
     pub arm: String,
     /// The metric in words.
@@ -20,7 +20,7 @@ pub struct Beside<'a> {
     /// Theirs with its unit, and its standard deviation if the source states one.
     pub published: String,
     /// Whether theirs has a standard deviation.
-    pub has_sd: bool,
+    has_sd: bool,
     /// Ours / theirs.
     pub ratio: Option<f64>,
     /// Where it was published.
@@ -31,7 +31,7 @@ pub struct Beside<'a> {
 
 impl Beside<'_> {
     /// Ours with the interval of a ratio.
-    pub fn ours_with_interval(&self) -> String {
+    pub(crate) fn ours_with_interval(&self) -> String {
         match &self.interval {
             Some(interval) => format!("{} {interval}", self.ours),
             None => self.ours.clone(),
@@ -54,7 +54,7 @@ pub fn ratio<'a>(summary: &'a Run, c: &Comparison) -> Option<(f64, &'a str)> {
 }
 
 /// Published figures beside ours, in the order of the study; then the ratios of those that are compared.
-pub fn beside_ours(summary: &Run) -> Vec<Beside<'_>> {
+pub(crate) fn beside_ours(summary: &Run) -> Vec<Beside<'_>> {
     let figures = summary.published.iter().map(|p| figures_of(summary, p));
     let ratios = summary.comparisons.iter().filter_map(|c| ratio_of(summary, c));
     figures.chain(ratios).collect()
@@ -123,7 +123,7 @@ fn sd_of_rounds(arm: Option<&Arm>, metric: &str) -> Option<f64> {
 }
 
 /// What the figures after a ± are, where published ones have them.
-pub fn about_sd(rows: &[Beside<'_>]) -> Option<String> {
+pub(crate) fn about_sd(rows: &[Beside<'_>]) -> Option<String> {
     let mut with_sd = rows.iter().filter(|row| row.has_sd).peekable();
     with_sd.peek()?;
     let note = with_sd.find_map(|row| row.note);

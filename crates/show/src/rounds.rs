@@ -22,7 +22,7 @@ pub struct Measured<'a> {
 }
 
 /// A metric of each arm, in the reader's unit, which is the same for all.
-pub fn estimates(summary: &Run, metric: &str) -> Vec<Option<Estimate>> {
+pub(crate) fn estimates(summary: &Run, metric: &str) -> Vec<Option<Estimate>> {
     let figures: Vec<_> =
         summary.arms.iter().map(|arm| measured(arm, metric).map(|m| (m.value, m.ci95))).collect();
     Estimate::column(&figures, unit(summary, metric))
@@ -30,7 +30,7 @@ pub fn estimates(summary: &Run, metric: &str) -> Vec<Option<Estimate>> {
 
 impl Measured<'_> {
     /// In the reader's unit.
-    pub fn estimate(&self) -> Estimate {
+    pub(crate) fn estimate(&self) -> Estimate {
         Estimate::new(self.value, self.ci95, self.unit)
     }
 }
@@ -73,7 +73,7 @@ const DECADES: f64 = 20.0;
 
 /// How many neighbouring rounds share a mark, so that no arm has more than `columns` of them; 1 at
 /// least.
-pub fn per_mark(summary: &Run, columns: usize) -> usize {
+pub(crate) fn per_mark(summary: &Run, columns: usize) -> usize {
     let most = summary.arms.iter().map(|arm| arm.rounds.len()).max().unwrap_or(0);
     most.div_ceil(columns.max(1)).max(1)
 }
@@ -135,7 +135,7 @@ pub fn ending(summary: &Run) -> Option<String> {
 
 /// What the warm-up of an arm did, if it had one: `20 connections in 0.4 s, mean 45.1 µs`. Of the
 /// distributions in `answers`, the first that it has gives the mean.
-pub fn warmup(arm: &Arm, noun: Noun, answers: &[&str]) -> Option<String> {
+pub(crate) fn warmup(arm: &Arm, noun: Noun, answers: &[&str]) -> Option<String> {
     let warmup = arm.warmup.as_ref()?;
     let key = answers.iter().copied().find(|key| warmup.histograms.contains_key(*key));
     let mut text = format!(

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use console::Term;
 
-use crate::locale::{has_unicode, in_locale};
-use crate::wrap;
+use crate::screen;
+use crate::stdout::{has_unicode, in_locale};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(crate) fn say(sentence: &str) {
         return;
     }
     match terminal() {
-        Some(width) => eprintln!("{}", wrap::narrowed(&sentence, wrap::room(width))),
+        Some(width) => eprintln!("{}", screen::narrowed(&sentence, screen::room(width))),
         None => eprintln!("{sentence}"),
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
             let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
             let text = if plain { text.to_string() } else { text.ansi().to_string() };
             let text = in_locale(&text);
-            eprint!("{}", wrap::narrowed(&text, wrap::room(width)));
+            eprint!("{}", screen::narrowed(&text, screen::room(width)));
         }
         // clap has wrapped help; what goes into a pipe stays as it is.
         None if has_unicode() => drop(error.print()),

@@ -8,15 +8,12 @@ mod cli;
 mod commands;
 mod exit;
 mod limit;
-mod locale;
 mod output;
 pub mod schema;
 mod screen;
 mod stdout;
 pub mod studies;
 pub mod tune;
-mod tune_studies;
-mod wrap;
 
 use std::process::ExitCode;
 

@@ -315,7 +315,7 @@ pub(crate) fn print(
 }
 
 /// Writes the HTML report.
-pub(crate) fn write_html(summary: &Summary, path: &Path) -> anyhow::Result<()> {
+fn write_html(summary: &Summary, path: &Path) -> anyhow::Result<()> {
     write_own(path, &REPORTS.html(summary), Mark::Markup)
         .with_context(|| format!("--html {}", path.display()))
 }
@@ -419,7 +419,7 @@ pub(crate) fn record_folder() -> anyhow::Result<PathBuf> {
 }
 
 /// A file in the folder for records that no other run has. Neither may be there yet.
-pub(crate) fn record_in_folder(study: &Study) -> anyhow::Result<PathBuf> {
+fn record_in_folder(study: &Study) -> anyhow::Result<PathBuf> {
     let folder = record_folder()?;
     let name = if study.name.is_empty() { &study.experiment } else { &study.name };
     // Two runs may begin in one second.
@@ -495,7 +495,7 @@ mod tests {
     use tcptoll_core::record::Resolved;
 
     use super::*;
-    use crate::studies::study;
+    use crate::studies::tests::study;
 
     #[test]
     fn the_limits_of_a_command_are_read_from_its_words() {

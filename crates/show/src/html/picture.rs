@@ -1,12 +1,15 @@
 //! A picture on the page: both forms, its caption, and the colours that are named above it.
 
 use serde::Serialize;
-use tcptoll_core::record::Arm;
 
-use super::arm::{ArmName, each_arm, name};
-use crate::own;
+use super::plot;
+use super::plot::{Frame, Plot, Scale};
+use crate::figures::Primary;
 use crate::run::Run;
-use crate::svg::TwoScreens;
+use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
+use crate::{clean, figures, number, own};
+use tcptoll_core::record::Arm;
+use tcptoll_core::stats::{HistogramSummary, Series};
 
 /// A picture.
 #[derive(Clone, Serialize)]
@@ -64,4 +67,189 @@ pub(super) fn keep_units(text: &str) -> String {
         out.push_str(word);
     }
     out
+}
+
+// What an arm is called and which colour it has, wherever it stands on the page.
+
+/// A name with its colour.
+#[derive(Clone, Serialize)]
+pub(super) struct ArmName {
+    class: String,
+    name: String,
+}
+
+impl ArmName {
+    /// The name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Class of its colour.
+    pub(super) fn class(&self) -> &str {
+        &self.class
+    }
+}
+
+/// The name of the arm at this place.
+pub(super) fn name(at: usize, arm: &Arm) -> ArmName {
+    ArmName { class: arm_class(at), name: arm.name.clone() }
+}
+
+/// What `make` gives for each arm with its place.
+pub(super) fn each_arm<T>(summary: &Run, make: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
+    summary.arms.iter().enumerate().filter_map(|(at, arm)| make(at, arm)).collect()
+}
+
+// How did latency go over the run? Mean as a line, least to greatest as a band.
+
+/// The picture of `what`, a latency; `None` with fewer than two points.
+pub(super) fn series(series: &Series, what: &str, class: &str, arm: &str) -> Option<TwoScreens> {
+    let label = format!("{} of {arm} over the run", figures::capital(what));
+    (series.points.len() > 1)
+        .then(|| for_both(&label, |screen| draw_series(series, what, class, screen)))
+}
+
+fn draw_series(series: &Series, what: &str, class: &str, screen: Screen) -> Svg {
+    let wide = screen == Screen::Wide;
+    let [left, bottom] = if wide { [72.0, 170.0] } else { [60.0, 150.0] };
+    let frame = Frame::across(screen, left, 24.0, bottom);
+    let points = &series.points;
+    let last = points.iter().map(|p| p[0]).fold(0.0, f64::max);
+    let y = Scale::fit(points.iter().flat_map(|p| [p[1], p[2], p[3]]), bottom, frame.top);
+    let ticks = plot::ticks(&y, 4, number::tick);
+    let frame = frame.beside(&ticks);
+    let x = Scale::from_zero(last, frame.left, frame.right);
+    let mut plot = Plot::new(frame, 26.0, x, y);
+    plot.y_ticks(ticks);
+    plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
+    plot.base();
+    plot.y_label(&format!("{what}{}, mean and range", plot::log_note(&y)));
+    plot.group(class, "", |plot| {
+        plot.band("band", points.iter().map(|p| [p[0], p[1], p[3]]));
+        plot.line("curve", points.iter().map(|p| (p[0], p[2])));
+        let step = ((frame.right - frame.left) / points.len() as f64).max(1.0);
+        for [s, min, mean, max] in points.iter().filter(|_| wide) {
+            let [min, mean, max] = [min, mean, max].map(|us| number::time(*us));
+            let at = number::trimmed(*s);
+            let tooltip = format!("at {at} s: mean {mean}, min {min}, max {max}");
+            let place = (x.at(*s) - step / 2.0, frame.top);
+            plot.svg.rect("hit", place, (step, bottom - frame.top), &tooltip);
+        }
+    });
+    plot.svg
+}
+
+/// One sentence that says what to see.
+pub(super) fn series_caption(series: &Series) -> String {
+    let means = series.points.iter().map(|p| p[2]);
+    let least = means.clone().fold(f64::INFINITY, f64::min);
+    let most = means.fold(0.0, f64::max);
+    let slowest = series.points.iter().max_by(|a, b| a[3].total_cmp(&b[3]));
+    slowest.map_or_else(String::new, |p| {
+        format!(
+            "The mean stayed between {} and {}. The slowest operation took {}, {} s after the start.",
+            number::exact_time(least),
+            number::exact_time(most),
+            number::time(p[3]),
+            number::trimmed(p[0])
+        )
+    })
+}
+
+// How far do the arms reach? Median, 99th percentile and maximum of each arm on one axis.
+
+struct Row<'a> {
+    at: usize,
+    name: &'a str,
+    histogram: &'a HistogramSummary,
+}
+
+fn reach_rows<'a>(summary: &'a Run, primary: &Primary) -> Vec<Row<'a>> {
+    let arms = summary.arms.iter().enumerate();
+    arms.filter_map(|(at, arm)| {
+        let histogram = arm.histograms.get(&primary.key).filter(|h| h.max.is_some())?;
+        Some(Row { at, name: &arm.name, histogram })
+    })
+    .collect()
+}
+
+/// The picture; `None` with fewer than two arms to compare.
+pub(super) fn reaches(summary: &Run, primary: &Primary) -> Option<TwoScreens> {
+    let rows = reach_rows(summary, primary);
+    let label = format!("Median, p99 and maximum of {} per arm", primary.name);
+    (rows.len() > 1).then(|| for_both(&label, |screen| draw_reaches(&rows, screen)))
+}
+
+fn draw_reaches(rows: &[Row<'_>], screen: Screen) -> Svg {
+    let wide = screen == Screen::Wide;
+    let (left, pitch) = if wide { (230.0, 30.0) } else { (10.0, 46.0) };
+    let frame = Frame::across(screen, left, 4.0, 14.0 + rows.len() as f64 * pitch);
+    let values = rows.iter().flat_map(|row| {
+        let h = row.histogram;
+        [figures::middle(h), h.p99, h.max].into_iter().flatten()
+    });
+    let mut plot = Plot::of_rows(frame, 26.0, Scale::fit(values, left, frame.right));
+    plot.time_axis(if wide { 8 } else { 4 });
+    for (at, row) in rows.iter().enumerate() {
+        let top = 8.0 + at as f64 * pitch;
+        let y = if wide { top + pitch / 2.0 } else { top + 30.0 };
+        let (place, anchor) = if wide {
+            ((left - 14.0, y + 4.0), Anchor::End)
+        } else {
+            ((left, top + 16.0), Anchor::Start)
+        };
+        let name = clean::shorten(row.name, if wide { 32 } else { 46 });
+        plot.group(&arm_class(row.at), &tooltip(row), |plot| {
+            plot.svg.text("name", place, anchor, &name);
+            reach(plot, row.histogram, y);
+        });
+    }
+    plot.svg
+}
+
+fn reach(plot: &mut Plot, h: &HistogramSummary, y: f64) {
+    let (Some(middle), Some(max)) = (figures::middle(h), h.max) else { return };
+    let [from, to] = [middle, max].map(|us| plot.x.at(us));
+    plot.svg.line("whisker", (from, y), (to, y));
+    // Longer than the dot is wide: of a short range it would be hidden.
+    plot.svg.line("whisker", (to, y - 8.0), (to, y + 8.0));
+    if let Some(p99) = h.p99.map(|us| plot.x.at(us)) {
+        plot.svg.line("bar", (from, y), (p99, y));
+    }
+    plot.svg.dot("mark", (from, y), 5.0, "");
+}
+
+fn tooltip(row: &Row<'_>) -> String {
+    let h = row.histogram;
+    let middle = if h.p50.is_some() { "median" } else { "mean" };
+    let time = |us: Option<f64>| {
+        format!("{}{}", us.map_or("", |us| h.sign(us)), number::time_or_absent(us))
+    };
+    format!(
+        "{}: {middle} {}, p99 {}, maximum {}",
+        row.name,
+        time(figures::middle(h)),
+        time(h.p99),
+        time(h.max)
+    )
+}
+
+/// One sentence that says what to see.
+pub(super) fn reaches_caption(summary: &Run, primary: &Primary) -> String {
+    let reach = |row: &Row<'_>| {
+        let middle = figures::middle(row.histogram).filter(|us| *us > 0.0)?;
+        Some((row.name.to_owned(), middle, row.histogram.max?))
+    };
+    let rows = reach_rows(summary, primary);
+    let thick =
+        if rows.iter().any(|row| row.histogram.p99.is_some()) { " Thick: to p99." } else { "" };
+    let widest = rows.iter().filter_map(reach).max_by(|a, b| (a.2 / a.1).total_cmp(&(b.2 / b.1)));
+    widest.map_or_else(String::new, |(name, middle, max)| {
+        format!(
+            "Dot: median.{thick} Thin: to the maximum. {name} has the largest maximum relative to its median: {} to {} ({}).",
+            number::time(middle),
+            number::time(max),
+            number::ratio(max / middle)
+        )
+    })
 }

@@ -9,10 +9,10 @@ use tcptoll_core::experiment::figures::SERVER_CPU;
 use tcptoll_core::experiment::names::Specs;
 use tcptoll_core::record::{Arm, PlaceKind};
 
-use super::arm::{ArmName, each_arm, name};
+use super::picture::{ArmName, each_arm, name};
 use super::picture::{Picture, keep_units};
-use super::section::{Maker, Section};
-use super::{counted, distribution, forest, levels, range, series, table};
+use super::{Maker, Section};
+use super::{distribution, forest, levels, picture, tables};
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
 use crate::run::Run;
@@ -40,7 +40,7 @@ pub(super) struct ReportPage {
     several: bool,
     distribution: Option<Picture>,
     range: Option<Picture>,
-    figures: Option<table::Table>,
+    figures: Option<tables::Table>,
     further: Vec<Further>,
     sections: Vec<Section>,
     details: Vec<Section>,
@@ -62,7 +62,7 @@ pub(super) struct ReportPage {
     published: Vec<Vec<String>>,
     about_sd: Option<String>,
     over_time: Vec<Named>,
-    counters: Vec<counted::Counters>,
+    counters: Vec<tables::Counters>,
     causes: Vec<CauseView>,
     advice: Vec<AdviceView>,
     next: Vec<[String; 2]>,
@@ -89,7 +89,7 @@ enum First {
 #[derive(Serialize)]
 struct Further {
     title: &'static str,
-    table: table::Table,
+    table: tables::Table,
 }
 
 /// The vantage points of a merged record.
@@ -218,7 +218,7 @@ pub(super) fn build(summary: &Run) -> ReportPage {
     // The experiment says where tables without a title stand.
     let further = tables
         .filter(|table| !table.title.is_empty())
-        .map(|table| Further { title: table.title, table: table::fill(summary, &table) });
+        .map(|table| Further { title: table.title, table: tables::fill(summary, &table) });
     let further = further.filter(|further| !further.table.is_empty()).collect();
     let maker = Maker { summary, lead: of_own.clone().filter(|_| first != First::Own) };
     ReportPage {
@@ -246,9 +246,9 @@ pub(super) fn build(summary: &Run) -> ReportPage {
                 let has = |_, arm: &Arm| distribution::is_drawn(arm, &primary);
                 picture.of_arms(summary, has)
             }),
-        range: range::picture(summary, &primary)
-            .map(|both_svg| Picture::new(both_svg, &range::caption(summary, &primary))),
-        figures: of_figures.map(|table| table::figures(summary, table)),
+        range: picture::reaches(summary, &primary)
+            .map(|both_svg| Picture::new(both_svg, &picture::reaches_caption(summary, &primary))),
+        figures: of_figures.map(|table| tables::figures(summary, table)),
         further,
         sections: maker.sections((summary.own.sections)(summary)),
         details: maker.sections((summary.own.details)(summary)),
@@ -270,17 +270,17 @@ pub(super) fn build(summary: &Run) -> ReportPage {
         about_sd: published::about_sd(&published::beside_ours(summary)),
         over_time: each_arm(summary, |at, arm| over_time(at, arm, &primary)),
         counters: each_arm(summary, |at, arm| {
-            Some(counted::counters(name(at, arm), arm, summary.own))
+            Some(tables::counters(name(at, arm), arm, summary.own))
         }),
         causes: findings::causes(summary).into_iter().map(cause).collect(),
         advice: summary.advice.iter().map(advice).collect(),
         next: summary.next.iter().map(|n| [n.command.clone(), n.why.clone()]).collect(),
         // Of a merged record each point has its own.
-        passport: if summary.points.is_some() { Vec::new() } else { counted::passport(summary) },
+        passport: if summary.points.is_some() { Vec::new() } else { tables::passport(summary) },
         links: summary
             .arms
             .iter()
-            .filter_map(|arm| Some(counted::link(arm, arm.link.as_ref()?)))
+            .filter_map(|arm| Some(tables::link(arm, arm.link.as_ref()?)))
             .collect(),
         command: findings::command(&summary.command),
         file_name: file_name(summary),
@@ -344,8 +344,11 @@ fn beside_published(summary: &Run) -> Vec<Vec<String>> {
 
 fn over_time(at: usize, arm: &Arm, primary: &Primary) -> Option<Named> {
     let points = arm.series.get(&primary.key)?;
-    let both_svg = series::picture(points, &primary.name, &arm_class(at), &arm.name)?;
-    Some(Named { arm: name(at, arm), picture: Picture::new(both_svg, &series::caption(points)) })
+    let both_svg = picture::series(points, &primary.name, &arm_class(at), &arm.name)?;
+    Some(Named {
+        arm: name(at, arm),
+        picture: Picture::new(both_svg, &picture::series_caption(points)),
+    })
 }
 
 fn cause((cause, others): (&tcptoll_core::record::Cause, Option<String>)) -> CauseView {

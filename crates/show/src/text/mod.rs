@@ -4,21 +4,17 @@
 mod arms;
 pub mod between;
 mod comparisons;
-pub mod computed;
-mod names;
-mod rounds;
-mod shares;
-
-pub use between::{Runs, render as between};
-pub use computed::render as computed;
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use crate::layout::{self, Lines};
+pub use self::between::{Runs, render as between};
+use crate::layout::{Align, Column, Lines, lay_out};
+use crate::number::{ABSENT, Estimate};
 use crate::own::Tone;
 use crate::run::Run;
-use crate::{TextStyle, clean, figures, findings, number, points, published};
+use crate::{TextStyle, clean, figures, findings, layout, number, points, published, rounds};
+use tcptoll_core::record::{Advice, Point, PointArm};
 
 /// Prose wider than this is tiring to read.
 const PROSE_MAX: usize = 110;
@@ -145,20 +141,20 @@ pub fn render(summary: &Run, record: Option<&Path>, style: TextStyle) -> String 
     for line in points::about_split(summary) {
         page.prose(0, &line, Tone::Dim);
     }
-    shares::write(&mut page, summary);
+    write_shares(&mut page, summary);
     if points::are_units(summary) {
         comparisons::write(&mut page, summary);
         page.blank();
     } else if summary.rounds.is_some() {
-        rounds::write(&mut page, summary);
+        comparisons::write_rounds(&mut page, summary);
         comparisons::write(&mut page, summary);
-        rounds::ending(&mut page, summary);
+        comparisons::ending(&mut page, summary);
         page.blank();
     }
     arms::write(&mut page, summary);
     if summary.rounds.is_none() && !points::are_units(summary) {
         comparisons::write(&mut page, summary);
-        rounds::ending(&mut page, summary);
+        comparisons::ending(&mut page, summary);
     }
     trouble(&mut page, summary);
     beside_published(&mut page, summary);
@@ -350,6 +346,80 @@ fn continued(command: &str, width: usize) -> Vec<String> {
     let last = lines.len().saturating_sub(1);
     lines.iter_mut().take(last).for_each(|line| *line += " \\");
     lines
+}
+
+// What can be computed before anything is measured, for a terminal.
+//
+// What can be computed is printed before it is measured (`Plan::computed`): the settings for
+// `--detect-within` are arithmetic, their proof takes a minute. `--no-proof` is another name for
+// `--dry-run`.
+
+/// Columns of the labels.
+const INDENT: usize = 10;
+
+/// Each setting with its price and its undo.
+pub fn computed(all: &[Advice], style: TextStyle) -> String {
+    let mut page = TextPage::new(style);
+    for advice in all {
+        page.labelled("computed", INDENT, &advice.change, Tone::Strong);
+        page.labelled("  costs", INDENT, &advice.cost, Tone::Plain);
+        page.labelled("  undo", INDENT, &advice.undo, Tone::Plain);
+    }
+    page.into_text()
+}
+
+// What did each machine do of a load that several shared?
+
+/// Columns that a name may take.
+const NAME_MAX: usize = 24;
+
+/// A row per point, or per point and arm; nothing where the points shared no load.
+fn write_shares(page: &mut TextPage, summary: &Run) {
+    let Some(shared) = summary.points.as_ref().filter(|points| points.split.is_some()) else {
+        return;
+    };
+    let all: Vec<(&Point, &PointArm)> = shared
+        .points
+        .iter()
+        .flat_map(|point| point.arms.iter().map(move |arm| (point, arm)))
+        .collect();
+    let rows = &all[..all.len().min(points::LISTED)];
+    let cells = |text: &dyn Fn(&Point, &PointArm) -> String| -> Vec<String> {
+        rows.iter().map(|(point, arm)| text(point, arm)).collect()
+    };
+    let mut columns =
+        vec![Column::new("point", Align::Left, cells(&|p, _| clean::shorten(&p.name, NAME_MAX)))];
+    if summary.arms.len() > 1 {
+        let arms = cells(&|_, arm| clean::shorten(&arm.name, NAME_MAX));
+        columns.push(Column::new("arm", Align::Left, arms));
+    }
+    columns.push(Column::new(
+        "requests",
+        Align::Right,
+        cells(&|_, arm| number::count(arm.attempts)),
+    ));
+    let failed = |_: &Point, arm: &PointArm| number::count(arm.attempts.saturating_sub(arm.ok));
+    columns.push(Column::new("failed", Align::Right, cells(&failed)));
+    if let Some(metric) = rounds::metric(summary) {
+        let unit = rounds::unit(summary, metric);
+        let value = |arm: &PointArm| arm.metrics.get(metric).map(|value| (*value, None));
+        let values: Vec<_> = rows.iter().map(|(_, arm)| value(arm)).collect();
+        let estimates = Estimate::column(&values, unit);
+        let cell = |text: &dyn Fn(&Estimate) -> String, none: &str| {
+            let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| none.to_owned(), text);
+            estimates.iter().map(cell).collect()
+        };
+        let head = summary.specs.words_of_metric(metric);
+        columns.push(Column::new(&head, Align::Point, cell(&|e| e.value.clone(), ABSENT)));
+        columns.push(Column::new("", Align::Left, cell(&|e| e.symbol.clone(), "")).gap(1));
+    }
+    page.table(&lay_out(columns), Tone::Dim);
+    if all.len() > rows.len() {
+        let text =
+            format!("{} rows are not listed; --csv and --html have all.", all.len() - rows.len());
+        page.prose(2, &text, Tone::Dim);
+    }
+    page.blank();
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use tcptoll_kernel::cpu;
 use tcptoll_lab::messages::Io;
 
+use crate::contest::Ratio;
 use crate::contest::peers::{PEERS, Peer, named};
-use crate::contest::ratio::Ratio;
 use crate::contest::{
-    BATCHED, CONNECTIONS, Case, Contest, Contestant, Ours, PLAIN, POLLED, Sample, memory,
+    BATCHED, CONNECTIONS, Case, Contest, Contestant, Ours, PLAIN, POLLED, Sample, arena,
     ring_refused,
 };
 use crate::page::{HEAD, Markdown, environment, row};
@@ -128,9 +128,9 @@ fn idle(
     let mut held = Vec::new();
     let mut of_peers = vec![Vec::new(); holders.len()];
     for _ in 0..rounds {
-        held.push(memory::ours(HELD, Io::Epoll)?);
+        held.push(arena::ours(HELD, Io::Epoll)?);
         for (peer, of_peer) in holders.iter().zip(&mut of_peers) {
-            of_peer.push(memory::theirs(peer, HELD)?);
+            of_peer.push(arena::theirs(peer, HELD)?);
         }
     }
     let mut rows: Vec<Vec<String>> = holders
@@ -143,7 +143,7 @@ fn idle(
     if ring {
         let mut many = Vec::new();
         for _ in 0..rounds {
-            many.push(memory::ours(HELD_MANY, Io::IoUring)?);
+            many.push(arena::ours(HELD_MANY, Io::IoUring)?);
         }
         if let Some(alone) = Ratio::between(&many, &many) {
             let files = cpu::file_limit().unwrap_or_default();

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(ran) = contest::bare::is_asked_for(&words) {
+    if let Some(ran) = contest::exchange::is_asked_for(&words) {
         return ran;
     }
     let asked = asked(&words)?;

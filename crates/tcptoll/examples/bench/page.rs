@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use tcptoll_kernel::cpu;
 
+use crate::contest::Ratio;
 use crate::contest::peers::version_of;
-use crate::contest::ratio::Ratio;
 
 /// Of a table of comparisons: see [`row`].
 pub(crate) const HEAD: &[&str] =

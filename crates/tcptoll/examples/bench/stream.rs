@@ -1,10 +1,10 @@
 //! `bench stream`: what a stream and an exchange of one byte cost each program.
 
+use crate::contest::Ratio;
+use crate::contest::Rounds;
 use crate::contest::bulk::{self, CONGESTION, Contestant, peer_skips_receive};
 use crate::contest::exchange::{self, BARE, OURS, QPERF, SOCKPERF};
 use crate::contest::peers::version_of;
-use crate::contest::ratio::Ratio;
-use crate::contest::rounds::Rounds;
 use crate::page::{HEAD, Markdown, environment, row};
 
 /// Length of one contestant's turn.

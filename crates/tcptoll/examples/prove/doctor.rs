@@ -5,9 +5,9 @@ use std::process::Command;
 use anyhow::Context as _;
 use tcptoll_live::doctor::{Proof, ProofVerdict};
 
-use crate::folder::Folder;
 use crate::links::tcptoll;
 use crate::machines::{Examined, KINDS, Kind, Machine};
+use crate::table::Folder;
 use crate::table::Table;
 
 /// How long each machine is looked at.

@@ -9,13 +9,13 @@ use tcptoll_core::stats::Histogram;
 use tcptoll_core::study::stop::MIN_ROUNDS;
 use tcptoll_lab::messages::Io;
 
+use crate::contest::Ratio;
 use crate::contest::peers::{Peer, named};
-use crate::contest::ratio::Ratio;
 use crate::contest::{
-    BATCHED, Case, Contest, Contestant, PLAIN, POLLED, Sample, memory, ring_refused,
+    BATCHED, Case, Contest, Contestant, PLAIN, POLLED, Sample, arena, ring_refused,
 };
-use crate::folder::Folder;
 use crate::links::tcptoll;
+use crate::table::Folder;
 use crate::table::Table;
 
 /// Runs `tcptoll http …` and reads its summary.
@@ -136,9 +136,9 @@ pub(crate) fn idle_memory(table: &mut Table) -> anyhow::Result<()> {
     for (connections, io, name) in
         [(10_000, Io::Auto, "auto"), (10_000, Io::Epoll, "epoll"), (50_000, Io::Auto, "auto")]
     {
-        let kib = memory::ours(connections, io)? / 1024.0;
+        let kib = arena::ours(connections, io)? / 1024.0;
         // What is there however few connections there are; of peers it is taken off, too.
-        let fixed_kib = memory::ours(1, io)? / 1024.0;
+        let fixed_kib = arena::ours(1, io)? / 1024.0;
         let alone = (kib * connections as f64 - fixed_kib) / (connections - 1) as f64;
         table.row(
             &format!(
@@ -152,7 +152,7 @@ pub(crate) fn idle_memory(table: &mut Table) -> anyhow::Result<()> {
     }
     for name in ["wrk", "h2load"] {
         let peer = present(name)?;
-        let kib = memory::theirs(peer, 10_000)? / 1024.0;
+        let kib = arena::theirs(peer, 10_000)? / 1024.0;
         Table::fact(
             &format!("{name}'s, 10000 open and in use, above a load of one"),
             &format!("{kib:.3} KiB"),
@@ -168,7 +168,7 @@ pub(crate) fn hundred_thousand(table: &mut Table) -> anyhow::Result<()> {
 
 fn held(table: &mut Table, connections: u64) -> anyhow::Result<()> {
     let files = tcptoll_kernel::cpu::file_limit()?;
-    let report = memory::hold(connections, Io::IoUring, true)?;
+    let report = arena::hold(connections, Io::IoUring, true)?;
     let errors: u64 = report.errors.values().chain(report.warmup.1.values()).sum();
     table.row(
         &format!(

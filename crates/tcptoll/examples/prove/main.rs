@@ -9,35 +9,25 @@ mod closing;
 #[path = "../bench/contest/mod.rs"]
 mod contest;
 mod doctor;
-mod faults;
 #[path = "../../tests/lab/first_fin.rs"]
 mod first_fin;
-mod fleet;
-mod folder;
 #[path = "../../tests/lab/hosts/mod.rs"]
 mod hosts;
 mod http;
-mod http_faults;
 mod http_wire;
 mod keepalive;
 mod links;
-mod links_used;
 #[path = "../../tests/lab/machines/mod.rs"]
 mod machines;
-mod memory;
 mod opening;
 mod page;
-mod pool;
-mod ports;
+mod program;
 mod queues;
 mod remote;
-mod shipped;
-mod stalls;
 mod stream;
 mod studies;
 mod support;
 mod table;
-mod tour;
 mod truth;
 mod tune;
 mod watch;
@@ -56,9 +46,9 @@ const GROUPS: &[Group] = &[
     ("rate", links::rate),
     ("loss", links::loss),
     ("throughput", links::throughput),
-    ("links", links_used::links),
+    ("links", links::links),
     ("jitter", links::jitter),
-    ("stalls", stalls::stalls),
+    ("stalls", opening::stalls),
     ("latency", opening::latency),
     ("long-links", opening::long_links),
     ("fifty-thousand", opening::fifty_thousand),
@@ -78,9 +68,9 @@ const GROUPS: &[Group] = &[
     ("http-open-loop", http::open_loop),
     ("http-stall", http::stall),
     ("http-ports", http::ports),
-    ("http-faults", http_faults::faults),
+    ("http-faults", http_wire::faults),
     ("http-study", http::study),
-    ("connection-memory", memory::connections),
+    ("connection-memory", closing::connections),
     ("keepalive-probes", keepalive::probes),
     ("keepalive-many", keepalive::many),
     ("keepalive-deaths", keepalive::deaths),
@@ -94,10 +84,10 @@ const GROUPS: &[Group] = &[
     ("messages-small", stream::small_messages),
     ("write-write-read", stream::write_write_read),
     ("accept-queue", queues::accept),
-    ("port-cliff", ports::cliff),
-    ("port-fixes", ports::service),
-    ("pool-stuck", pool::stuck),
-    ("pool-avalanche", pool::avalanche),
+    ("port-cliff", queues::cliff),
+    ("port-fixes", queues::service),
+    ("pool-stuck", queues::stuck),
+    ("pool-avalanche", queues::avalanche),
     ("page-browser", page::browser),
     ("page-forecast", page::forecast),
     ("page-2016", page::study),
@@ -110,8 +100,8 @@ const GROUPS: &[Group] = &[
     ("tune-vps-grid", tune::vps_grid),
     ("tune-dedicated-grid", tune::dedicated_grid),
     ("tune-snippets", tune::snippets),
-    ("tour", tour::tour),
-    ("shipped", shipped::cost),
+    ("tour", program::tour),
+    ("shipped", program::cost),
     ("watch-equal", watch::equal),
     ("watch-overflow", watch::overflow),
     ("watch-cost", watch::cost),
@@ -126,18 +116,18 @@ const GROUPS: &[Group] = &[
     ("remote-clock", remote::offsets),
     ("remote-lab", remote::lab),
     ("remote-traffic", remote::traffic),
-    ("fleet-kills", fleet::kills),
-    ("fleet-split", fleet::split),
-    ("fleet-workers", fleet::workers),
-    ("fleet-frames", fleet::frames),
-    ("kills", faults::kills),
+    ("fleet-kills", program::fleet_kills),
+    ("fleet-split", program::split),
+    ("fleet-workers", program::workers),
+    ("fleet-frames", program::frames),
+    ("kills", program::kills),
     ("honesty", studies::honesty),
     ("itself", studies::itself),
     ("power", studies::power),
     ("resume", studies::resume),
     ("stops", studies::stops),
     ("shorter", studies::shorter),
-    ("clone", faults::clone),
+    ("clone", program::clone),
 ];
 
 fn main() -> ExitCode {
@@ -145,7 +135,7 @@ fn main() -> ExitCode {
         return ExitCode::from(u8::try_from(status).unwrap_or(1));
     }
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(ran) = contest::bare::is_asked_for(&wanted) {
+    if let Some(ran) = contest::exchange::is_asked_for(&wanted) {
         return ran.map_or(ExitCode::from(2), |()| ExitCode::SUCCESS);
     }
     if let Some(ran) = watch::is_asked_for(&wanted) {

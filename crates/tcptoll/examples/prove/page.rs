@@ -8,8 +8,8 @@ use serde_json::json;
 use tcptoll_core::page::waterfall::Waterfall;
 use tcptoll_core::record::{Arm, PageLoads, Summary, Verdict};
 
-use crate::folder::Folder;
 use crate::http::{only, summary};
+use crate::table::Folder;
 use crate::table::Table;
 
 /// Rounds and loads of each: 20 loads of each arm.

@@ -5,10 +5,10 @@ use anyhow::{Context as _, ensure};
 use tcptoll_core::record::{Arm, Summary, Transfer, Way};
 use tcptoll_core::study::stop::MIN_ROUNDS;
 
+use crate::contest::Ratio;
 use crate::contest::bulk::{self, Contestant, peer_skips_receive};
 use crate::contest::exchange::{self, BARE, OURS, QPERF, SOCKPERF};
 use crate::contest::peers::version_of;
-use crate::contest::ratio::Ratio;
 use crate::http::{quantile_us, summary};
 use crate::table::Table;
 

@@ -12,8 +12,8 @@ use tcptoll_core::stats::{sample, sequence};
 use tcptoll_core::study::stop::MIN_ROUNDS;
 use tcptoll_measure::record::{ReadError, Record};
 
-use crate::folder::Folder;
 use crate::links::tcptoll;
+use crate::table::Folder;
 use crate::table::Table;
 
 /// Numbers from a fixed recurrence (Knuth's MMIX).

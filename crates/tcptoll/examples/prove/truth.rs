@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, ensure};
 use tcptoll_core::record::Arm;
 
-use crate::folder::Folder;
 use crate::http::{only, summary};
+use crate::table::Folder;
 use crate::table::Table;
 
 const SERVER: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/capacity.py"));

@@ -10,9 +10,9 @@ use tcptoll::tune::snippet::{Distribution, Snippet};
 use tcptoll_core::record::{Arm, Comparison, Summary, Verdict};
 use tcptoll_measure::pages::Server;
 
-use crate::folder::Folder;
 use crate::http::summary;
 use crate::links::tcptoll;
+use crate::table::Folder;
 use crate::table::Table;
 
 /// What is sought.

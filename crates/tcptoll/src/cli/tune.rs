@@ -9,7 +9,7 @@ use tcptoll_core::experiment::option::{Levels, Opt};
 
 use super::Format;
 use super::experiment::{Typed, argument, typed};
-use crate::tune_studies::{OTHERWISE, is_load, spec};
+use crate::tune::load::{OTHERWISE, is_load, spec};
 
 const TUNE_AFTER: &str = "\
 Examples:

@@ -3,20 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use jiff::Timestamp;
 use serde::Serialize;
-use tcptoll_core::record::{Comparison, Summary, Trial, WarningEntry};
-use tcptoll_core::study::Study;
+
+use super::runs;
+use crate::cli::{CompareArgs, Format, MergeArgs};
+use crate::exit::{Status, say};
+use crate::{output, screen, stdout};
+use tcptoll_core::record::{Comparison, Missing, Summary, Trial, WarningEntry};
+use tcptoll_core::study::{Study, percentage};
 use tcptoll_core::verdict::compare::{Run, between};
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::record::Record;
 use tcptoll_measure::runner;
-use tcptoll_measure::runner::Schedule;
+use tcptoll_measure::runner::points::MergeOptions;
+use tcptoll_measure::runner::schedule::Schedule;
 use tcptoll_show::{Between, printable_line};
-
-use super::stored;
-use crate::cli::{CompareArgs, Format};
-use crate::exit::Status;
-use crate::{output, screen, stdout};
 
 /// One of the two.
 struct Side {
@@ -37,8 +39,8 @@ struct Json<'a> {
 
 /// Compares two records.
 pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
-    let new = stored::found(&args.a)?;
-    let old = stored::found(&args.b)?;
+    let new = runs::found(&args.a)?;
+    let old = runs::found(&args.b)?;
     let (a, b) = (read(&new)?, read(&old)?);
     if new == old {
         bail!("both are the record {}: name another one, like latest~1", new.display());
@@ -46,7 +48,7 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     let (ea, eb) = (a.schedule.spec.name, b.schedule.spec.name);
     if ea != eb {
         let earlier = earlier(&new, ea).map_or_else(String::new, |name| {
-            format!(". The one before of {ea}: tcptoll compare {} {name}", stored::name(&new))
+            format!(". The one before of {ea}: tcptoll compare {} {name}", runs::name(&new))
         });
         bail!(
             "{} is a run of {ea}, {} of {eb}: compare runs of the same experiment{earlier}",
@@ -139,14 +141,14 @@ const EARLIER_MAX: usize = 50;
 
 /// The record before this one, of the folder for records, that is of the same experiment.
 fn earlier(new: &Path, experiment: &str) -> Option<String> {
-    let records = stored::newest(&output::record_folder().ok()?).ok()?;
+    let records = runs::newest(&output::record_folder().ok()?).ok()?;
     let older = records.into_iter().map(|(_, path)| path).skip_while(|path| path != new).skip(1);
     let is_alike = |path: &PathBuf| {
         let record = Record::read(path).ok();
         record.and_then(|record| Some(record.header()?.study.experiment == experiment))
             == Some(true)
     };
-    older.take(EARLIER_MAX).find(is_alike).map(|path| stored::name(&path))
+    older.take(EARLIER_MAX).find(is_alike).map(|path| runs::name(&path))
 }
 
 /// What to run where no comparison has an interval.
@@ -185,4 +187,41 @@ fn read(path: &Path) -> anyhow::Result<Side> {
 fn names(schedule: &Schedule) -> String {
     let names: Vec<&str> = schedule.arms.iter().map(|arm| arm.name.as_str()).take(8).collect();
     names.join("; ")
+}
+
+// `tcptoll merge A B …`: what several vantage points show together.
+
+/// Merges records and prints what follows.
+pub(super) fn merge(args: &MergeArgs) -> anyhow::Result<Status> {
+    let paths: Vec<PathBuf> =
+        args.records.iter().map(|word| runs::found(word)).collect::<Result<_, _>>()?;
+    output::check_apart(&paths, &[("--out", &args.out)])?;
+    let options = MergeOptions {
+        command: std::env::args().collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        merged_at: Timestamp::now().round(jiff::Unit::Second)?.to_string(),
+        missing: args.missing.clone(),
+        margin: args.margin.as_deref().and_then(percentage),
+        clock_bound_s: args.clock_bound.map(|bound| bound.as_secs_f64()),
+    };
+    let record = runner::merge(&paths, options)?;
+    for Missing { point, .. } in &args.missing {
+        if let Some(source) = record.merged.points.iter().find(|source| source.point == *point) {
+            say(&format!(
+                "warning: --missing {point}: has no effect, because {} is of this point",
+                source.record
+            ));
+        }
+    }
+    let summary = record.summary.as_ref().context("the study is not known to this tcptoll")?;
+    let stored = match &args.out {
+        Some(path) => record.write(path).with_context(|| format!("--out {}", path.display())),
+        None => Ok(()),
+    };
+    output::print(summary, args.out.as_deref(), args.format)?;
+    if let Err(error) = stored {
+        say(&format!("error: {error:#}"));
+        return Ok(Status::NotStored);
+    }
+    Ok(if summary.partial || !summary.valid { Status::Missed } else { Status::Met })
 }

@@ -1,23 +1,15 @@
 //! One file per sub-command that does more than print.
 
 mod compare;
-mod completions;
 mod doctor;
 mod explain;
 mod lab;
-mod links;
 mod manual;
-mod merge;
-mod narrow;
 mod prose;
 mod report;
 mod runs;
 mod serve;
-mod stored;
 mod study;
-mod tour;
-mod tune;
-mod version;
 mod watch;
 
 use crate::schema::Schema;
@@ -25,17 +17,17 @@ use tcptoll_measure::experiments;
 
 use crate::cli::{Cli, Command, ExperimentArgs, SchemaOf, TourArgs};
 use crate::exit::Status;
-use crate::{output, stdout, studies};
+use crate::{output, stdout, studies, tune};
 
 pub(crate) use doctor::prove::{COMMAND as PROVE, serve as prove};
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
     if cli.version {
-        return stdout::text(&version::text(cli.verbose));
+        return stdout::text(&manual::version(cli.verbose));
     }
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
-        Command::Tour(args) => tour::run(&args),
+        Command::Tour(args) => study::tour(&args),
         Command::Experiment(args) => experiment(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Doctor(args) => doctor::run(&args),
@@ -44,13 +36,13 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
-        Command::Merge(args) => merge::run(&args),
+        Command::Merge(args) => compare::merge(&args),
         Command::Runs(args) => runs::run(&args),
         Command::Lab(args) => lab::run(&args),
-        Command::Links => links::run(),
+        Command::Links => manual::links(),
         Command::Explain { name } => explain::run(&name.join(" ")),
         Command::Schema { of } => schema(of),
-        Command::Completions { shell } => completions::run(shell),
+        Command::Completions { shell } => manual::completions(shell),
         Command::Man { words, dir } => manual::man(&words, dir.as_deref()),
     }
 }
@@ -59,7 +51,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
 fn experiment(args: &ExperimentArgs) -> anyhow::Result<Status> {
     if let Some(record) = &args.rounds.resume {
         studies::check_alone(&args.typed)?;
-        return output::resume(&stored::found(record)?, Some(args.spec.name), &args.output);
+        return output::resume(&runs::found(record)?, Some(args.spec.name), &args.output);
     }
     let study = studies::from_typed(args.spec, &args.typed, &args.rounds)?;
     study::start(&study, &args.rounds, &args.output)

@@ -15,14 +15,15 @@ use tcptoll_measure::record::{MergedRecord, Record};
 use tcptoll_show::run::Reports;
 use tcptoll_show::{printable_line, shell_argument};
 
-use super::stored;
+use super::runs;
 use crate::cli::{Format, ReportArgs};
 use crate::exit::{Status, say};
 use crate::{output, screen, stdout};
 
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
+    type Rendered = fn(&Reports, &Summary) -> String;
     let paths: Vec<PathBuf> =
-        args.records.iter().map(|word| stored::found(word)).collect::<Result<_, _>>()?;
+        args.records.iter().map(|word| runs::found(word)).collect::<Result<_, _>>()?;
     let pages = [("--html", &args.html), ("--svg", &args.svg)];
     let texts = [("--csv", &args.csv), ("--markdown", &args.markdown)];
     output::check_apart(&paths, &[pages, texts].concat())?;
@@ -38,7 +39,6 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
         }
         output::print(&summary, Some(path), args.format)?;
     }
-    type Rendered = fn(&Reports, &Summary) -> String;
     let files: [(_, _, Rendered, _); 3] = [
         ("--html", &args.html, Reports::html, Mark::Markup),
         ("--csv", &args.csv, Reports::csv, Mark::Beginning),
@@ -93,7 +93,7 @@ fn of_several(args: &ReportArgs, paths: &[PathBuf]) -> anyhow::Result<Status> {
 
 /// When the run was made and what was typed: a line that nothing in the record can break.
 fn heading(summary: &Summary) -> String {
-    let when = stored::local_time(&summary.started_at);
+    let when = runs::local_time(&summary.started_at);
     let typed = summary.command.iter().skip(1).map(|word| shell_argument(word));
     let words: Vec<String> = std::iter::once("tcptoll".to_owned()).chain(typed).collect();
     format!("{}\n", printable_line(&format!("{when}  {}", words.join(" "))))

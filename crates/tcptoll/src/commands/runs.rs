@@ -6,17 +6,18 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::Serialize;
+
+use crate::cli::{Format, RunsArgs};
+use crate::exit::{Status, say};
+use crate::{output, screen, stdout};
+use tcptoll_core::study::did_you_mean;
 use tcptoll_core::units::parse_time;
 use tcptoll_live::watch::{WatchLine, WatchRecord};
 use tcptoll_measure::record::{ReadError, Record};
 use tcptoll_measure::runner;
 use tcptoll_show::{printable_line, shell_argument};
-
-use super::stored;
-use crate::cli::{Format, RunsArgs};
-use crate::exit::{Status, say};
-use crate::{output, screen, stdout};
 
 /// What is said of a record.
 #[derive(Serialize)]
@@ -68,14 +69,14 @@ pub(super) fn run(args: &RunsArgs) -> anyhow::Result<Status> {
 
 /// The records that are named, or all, of those that are old enough; each with its distance from the latest.
 fn meant(args: &RunsArgs, folder: &Path) -> anyhow::Result<Vec<(usize, PathBuf)>> {
-    let all = stored::newest(folder)?;
+    let all = newest(folder)?;
     let named = args.rm.as_deref().unwrap_or_default();
     if args.rm.is_some() && named.is_empty() && args.older_than.is_none() {
         bail!("--rm: name the records to remove, like --rm latest, or add --older-than 30d");
     }
     let wanted: Option<Vec<PathBuf>> = match named {
         [] => None,
-        named => Some(named.iter().map(|word| stored::found(word)).collect::<Result<_, _>>()?),
+        named => Some(named.iter().map(|word| found(word)).collect::<Result<_, _>>()?),
     };
     let before = match &args.older_than {
         None => None,
@@ -150,7 +151,7 @@ fn entry(path: &Path) -> Entry {
                 // The file is as old as the run.
                 ReadError::Running => {
                     entry.state = "running";
-                    entry.name = Some(stored::name(path));
+                    entry.name = Some(name(path));
                     let created = path.metadata().and_then(|about| about.modified());
                     let created = created.ok().and_then(|at| Timestamp::try_from(at).ok());
                     entry.started_at = created.map(|at| at.to_string());
@@ -203,7 +204,7 @@ fn watch(entry: &mut Entry) {
 fn text(entries: &[Entry], more: usize, folder: &Path, width: usize) -> String {
     let mut text = String::new();
     for entry in entries {
-        let when = stored::local_time(entry.started_at.as_deref().unwrap_or_default());
+        let when = local_time(entry.started_at.as_deref().unwrap_or_default());
         let which = match entry.back {
             0 => "latest".to_owned(),
             back => format!("latest~{back}"),
@@ -259,6 +260,99 @@ fn cut(line: &str, width: usize) -> String {
     }
     let kept: String = line.chars().take(width.saturating_sub(1)).collect();
     format!("{}…", kept.trim_end())
+}
+
+// Which record does a word mean: a file, `latest`, `latest~1`, or the name that `tcptoll runs` shows?
+
+/// The ending of records.
+const ENDING: &str = "jsonl";
+
+/// The record that is meant: a file that exists, `latest` or `latest~N` (N records before it) of the
+/// folder for records, or a file there without its ending.
+///
+/// Errors: there is none.
+pub(super) fn found(word: &Path) -> anyhow::Result<PathBuf> {
+    if word.exists() {
+        return Ok(word.to_owned());
+    }
+    let text = word.display().to_string();
+    let folder = output::record_folder()?;
+    if let Some(back) = back(&text) {
+        let records = newest(&folder)?;
+        return match records.get(back) {
+            Some((_, path)) => Ok(path.clone()),
+            None if records.is_empty() => {
+                bail!("{text}: there are no records in {}", folder.display())
+            }
+            None => bail!(
+                "{text}: there are only {} records in {}; the oldest is latest~{}",
+                records.len(),
+                folder.display(),
+                records.len() - 1
+            ),
+        };
+    }
+    let is_name = !text.is_empty() && !text.contains('/');
+    let path = folder.join(format!("{text}.{ENDING}"));
+    if is_name && path.is_file() {
+        return Ok(path);
+    }
+    if is_name && !text.contains('.') {
+        let records = newest(&folder)?;
+        let names: Vec<String> = records.iter().map(|(_, path)| name(path)).collect();
+        let names: Vec<&str> =
+            names.iter().map(String::as_str).chain(["latest", "latest~1"]).collect();
+        let meant =
+            did_you_mean(&text, &names).map_or_else(String::new, |meant| format!("; {meant}"));
+        bail!("record {text}: it is neither a file, nor latest, nor in `tcptoll runs`{meant}");
+    }
+    // Whoever reads it says why it cannot be read.
+    Ok(word.to_owned())
+}
+
+/// How many records before the latest.
+fn back(text: &str) -> Option<usize> {
+    match text.strip_prefix("latest")? {
+        "" => Some(0),
+        rest => rest.strip_prefix('~')?.parse().ok(),
+    }
+}
+
+/// When a run began, on the clock of this machine's time zone, to the minute.
+pub(super) fn local_time(started_at: &str) -> String {
+    started_at.parse::<Timestamp>().map_or_else(
+        |_| "unknown time".to_owned(),
+        |at| at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
+    )
+}
+
+/// A record's name: that of its file, without its ending.
+pub(super) fn name(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Records of a folder with the time of their last change, newest first. A folder that is not there has none.
+pub(super) fn newest(folder: &Path) -> anyhow::Result<Vec<(SystemTime, PathBuf)>> {
+    let cannot = || format!("the folder for records, {}, cannot be read", folder.display());
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for item in std::fs::read_dir(folder).with_context(cannot)? {
+        let path = item.with_context(cannot)?.path();
+        let is_record = path.extension().is_some_and(|end| end == ENDING);
+        // One that has just been removed is none.
+        if let Some(changed) = path
+            .metadata()
+            .ok()
+            .filter(|m| is_record && m.is_file())
+            .and_then(|m| m.modified().ok())
+        {
+            files.push((changed, path));
+        }
+    }
+    files.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(files)
 }
 
 #[cfg(test)]
@@ -323,5 +417,27 @@ mod tests {
         for text in ["", "d", "30", "-1d", "ä"] {
             assert!(age(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn latest_counts_backwards() {
+        for (text, expected) in [
+            ("latest", Some(0)),
+            ("latest~0", Some(0)),
+            ("latest~12", Some(12)),
+            ("latest~", None),
+            ("latest~-1", None),
+            ("latest.jsonl", None),
+        ] {
+            assert_eq!(back(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_taken_as_it_is_and_a_path_is_no_name() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(found(file.path()).unwrap(), file.path());
+        let missing = Path::new("/no/such/record.jsonl");
+        assert_eq!(found(missing).unwrap(), missing);
     }
 }

@@ -1,20 +1,25 @@
 //! `study`, and what every study goes through before it runs.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use serde::Serialize;
-use tcptoll_core::record::RECORD_VERSION;
+
+use super::{prose, report, runs};
+use crate::cli::{Format, OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs, TourArgs};
+use crate::exit::{Status, say};
+use crate::screen::room;
+use crate::studies::TOUR;
+use crate::{output, screen, stdout, studies};
+use tcptoll_core::record::{RECORD_VERSION, Summary};
 use tcptoll_core::study::Study;
 use tcptoll_core::study::stop::{Target, percent};
-use tcptoll_measure::runner::Schedule;
-use tcptoll_show::{printable, printable_line};
-
-use super::{narrow, prose, stored};
-use crate::cli::{Format, OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
-use crate::exit::Status;
-use crate::wrap::room;
-use crate::{output, screen, stdout, studies};
+use tcptoll_lab::lab::Interrupt;
+use tcptoll_measure::experiments::REPORTS;
+use tcptoll_measure::runner::options::Run;
+use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_show::{TextStyle, printable, printable_line};
 
 /// Does what `tcptoll study …` says.
 pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
@@ -42,7 +47,7 @@ fn carry_out(args: &StudyRunArgs) -> anyhow::Result<Status> {
         if !args.set.is_empty() {
             bail!("--set has no effect with --resume, which keeps all settings: leave it out");
         }
-        return output::resume(&stored::found(record)?, None, &args.output);
+        return output::resume(&runs::found(record)?, None, &args.output);
     }
     let Some(name) = &args.name else {
         bail!("study run: name a study of `tcptoll study list` or a file, or give --resume FILE");
@@ -80,7 +85,7 @@ fn shown(name: &str) -> anyhow::Result<String> {
     let built_in = studies::BUILT_IN.iter().any(|(built_in, _)| *built_in == name);
     let text = if built_in { text } else { printable(&text) };
     // What goes into a file is not touched.
-    Ok(screen::terminal().map_or_else(|| text.clone(), |width| narrow::toml(&text, room(width))))
+    Ok(screen::terminal().map_or_else(|| text.clone(), |width| prose::toml(&text, room(width))))
 }
 
 /// Names with their least time and their question; those of the tour come last.
@@ -226,6 +231,115 @@ fn seconds(s: f64) -> String {
     }
 }
 
+// The tour: a short study for each question, one after another, and one report of all.
+//
+// Each study has its own record, because a record has one experiment. The page is made from the summaries,
+// as `tcptoll report A B --html` makes one, so there is one way to put several runs on a page.
+
+/// The report's name where nobody names it.
+const REPORT: &str = "tcptoll-report.html";
+
+pub(super) fn tour(args: &TourArgs) -> anyhow::Result<Status> {
+    let page = page(args)?;
+    let interrupt = output::on_signals()?;
+    let style = screen::style();
+    if args.format == Format::Text {
+        stdout::text(&format!(
+            "The tour measures {} answers on this machine, in a lab of its own: about a minute, with load on \
+             two CPUs.\nReport: {}\n",
+            TOUR.len(),
+            printable(&page.display().to_string())
+        ))?;
+    }
+    let mut summaries: Vec<Summary> = Vec::new();
+    let mut status = Status::Met;
+    for (number, (name, more)) in (1..).zip(TOUR) {
+        match part(name, args, &interrupt) {
+            Ok(tour) => {
+                let is_met =
+                    tour.nothing.is_none() && tour.summary.valid && tour.not_stored.is_none();
+                status = if is_met { status } else { Status::Missed };
+                let text = match args.format {
+                    Format::Text => answer(number, &tour.summary, more, style),
+                    Format::Json => serde_json::to_string(&tour.summary)? + "\n",
+                };
+                stdout::print(&text, args.format)?;
+                summaries.push(tour.summary);
+            }
+            Err(_) if interrupt.signal().is_some() => {}
+            // Without a lab no part can be measured.
+            Err(error) if number == 1 => return Err(error),
+            Err(error) => {
+                say(&format!("not measured: {error:#}"));
+                status = Status::Missed;
+            }
+        }
+        if let Some(signal) = interrupt.signal() {
+            status = Status::Stopped(u8::try_from(signal).unwrap_or(0));
+            break;
+        }
+    }
+    if summaries.is_empty() {
+        return Ok(status);
+    }
+    let written = report::page_of(&page, &summaries);
+    let invalid = summaries.iter().filter(|summary| !summary.valid).count();
+    if invalid > 0 {
+        say(&format!(
+            "{invalid} of {} answers are invalid, with their reasons above: repeat the tour on a quieter machine",
+            summaries.len()
+        ));
+    }
+    if let Err(error) = written {
+        say(&format!("error: measured, but the report cannot be written: {error:#}"));
+        return Ok(Status::NotStored);
+    }
+    say(&format!("report with pictures: {}", page.display()));
+    Ok(status)
+}
+
+/// Where the report goes: where it was asked for, else into the current folder, else to the records.
+fn page(args: &TourArgs) -> anyhow::Result<PathBuf> {
+    if let Some(path) = &args.html {
+        let option = format!("--html {}", path.display());
+        output::check_place(&option, path)?;
+        output::check_writable(path).context(option)?;
+        return Ok(std::path::absolute(path)?);
+    }
+    let here = std::path::absolute(REPORT).ok().filter(|path| output::check_writable(path).is_ok());
+    match here {
+        Some(path) => Ok(path),
+        None => Ok(output::record_folder()?.join(REPORT)),
+    }
+}
+
+/// Measures one part.
+fn part(name: &str, args: &TourArgs, interrupt: &Interrupt) -> anyhow::Result<Run> {
+    let study = studies::load(name)?;
+    output::measure(&study, args.link_tolerance.as_deref(), args.quiet, args.seed, interrupt)
+}
+
+/// The question, its answer, and where to go on.
+fn answer(number: usize, summary: &Summary, more: &str, style: TextStyle) -> String {
+    let head = format!("{number}/{}  {}", TOUR.len(), printable(&summary.question));
+    let head = if style.colour { format!("\u{1b}[1m{head}\u{1b}[0m") } else { head };
+    let mut text = format!("\n{head}\n");
+    // Each arm may have said it.
+    let doubts = ["own-server", "link-not-measured"]
+        .into_iter()
+        .filter_map(|id| summary.warnings.iter().find(|warning| warning.id == id));
+    let mut said = vec![printable(&summary.answer)];
+    said.extend(doubts.map(|warning| printable(&warning.text)));
+    said.extend(REPORTS.invalid(summary).iter().map(|why| format!("invalid: {why}")));
+    for said in said {
+        for line in screen::narrowed(&said, style.width.saturating_sub(5)).lines() {
+            let _ = writeln!(text, "     {line}");
+        }
+    }
+    let _ = writeln!(text, "     more: {more}");
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,5 +399,13 @@ mod tests {
     #[test]
     fn time_is_told_in_the_unit_that_fits() {
         assert_eq!([0.5, 43.2, 600.0, 10_000.0].map(seconds), ["0.5 s", "43 s", "10 min", "2.8 h"]);
+    }
+
+    #[test]
+    fn every_part_is_a_study_and_what_follows_is_a_command() {
+        for (name, more) in TOUR {
+            studies::load(name).unwrap();
+            assert!(more.starts_with("tcptoll "), "{more}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::cell::Cell;
+use super::setting::Cell;
 use super::setting::{Setting, seconds};
 use super::snippet::Snippet;
 use tcptoll_core::page::traffic::Traffic;

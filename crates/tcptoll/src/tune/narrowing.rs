@@ -1,8 +1,8 @@
 //! The search of this program: timeouts from short to long while they may still help, then the best three again, the
 //! best two several times more, then fewer workers and other limits of requests with the best timeout.
 
-use super::cell::{Cell, Measured};
 use super::setting::Setting;
+use super::setting::{Cell, Measured};
 use super::strategy::{ALIKE, Batch, REQUESTS_USUAL, Strategy, best};
 
 /// Timeouts that are tried, ms, a group at a time; before them KeepAlive off.

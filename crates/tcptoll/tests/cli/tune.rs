@@ -3,8 +3,8 @@
 use std::fs;
 
 use serde_json::Value;
-use tcptoll::tune::cell::Cell;
 use tcptoll::tune::found::{Found, VERSION};
+use tcptoll::tune::setting::Cell;
 use tcptoll::tune::setting::Setting;
 use tcptoll_measure::pages::Server;
 

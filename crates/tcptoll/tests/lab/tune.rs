@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tcptoll::tune::cell::Cell;
 use tcptoll::tune::found::{Found, VERSION};
+use tcptoll::tune::setting::Cell;
 use tcptoll::tune::setting::Setting;
 use tcptoll::tune::snippet::{Distribution, Snippet};
 use tcptoll_measure::pages::Server;

@@ -75,7 +75,7 @@ pub fn watch_markdown(watched: &Watched<'_>) -> String {
 pub fn watch_html(watched: &Watched<'_>, series: &Series) -> String {
     match CleanReview::new(watched) {
         Ok(view) => page::render(&view, watched.review, series),
-        Err(error) => tcptoll_show::html::frame::cannot_show(&error),
+        Err(error) => tcptoll_show::html::cannot_show(&error),
     }
 }
 

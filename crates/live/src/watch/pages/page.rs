@@ -8,7 +8,7 @@ use super::chart::{Picture, anchor, timeline};
 use super::pictures;
 use super::tables::{self, Table};
 use tcptoll_show::clean;
-use tcptoll_show::html::frame::Frame;
+use tcptoll_show::html::Frame;
 use tcptoll_show::number;
 use tcptoll_show::number::whole;
 

@@ -9,8 +9,8 @@ use tcptoll_lab::messages::{
     Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
 };
 
-use super::pair::Pair;
-use super::rounds::Rounds;
+use super::Rounds;
+use super::exchange::Pair;
 
 /// Size of a message of both, bytes: iperf3's own for TCP.
 const MESSAGE_BYTES: u32 = 128 << 10;

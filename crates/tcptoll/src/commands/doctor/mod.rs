@@ -3,27 +3,35 @@
 //! It examines (`live::doctor::look`), judges (`live::doctor`), prints (`report`), and with `--prove` hands
 //! the findings to the lab (`prove`).
 
-mod host;
 pub(crate) mod prove;
-mod wanted;
 
+use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, bail};
+use prove::Prover;
+use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tcptoll_lab::files::{Mark, write_own};
-use tcptoll_live::doctor::look::{Progress, examine};
-use tcptoll_live::doctor::{Examination, Proof, ProofVerdict, diagnose};
-use tcptoll_live::watch::reader::Options;
 
+use self::prove::{ALL, PROVABLE, why_not};
 use crate::cli::{DoctorArgs, Format};
 use crate::exit::{Status, say};
-use crate::screen::{self, StatusLine};
-use crate::stdout;
-
-use prove::Prover;
+use crate::output::{check_place, check_writable};
+use crate::screen::StatusLine;
+use crate::{screen, stdout};
+use tcptoll_core::study::did_you_mean;
+use tcptoll_core::units::parse_time;
+use tcptoll_lab::files::{Mark, write_own};
+use tcptoll_lab::lab::LabError;
+use tcptoll_lab::lab::remote::{Agent, Hello, Part, Reach, SshAddress};
+use tcptoll_live::doctor::look::{Progress, examine};
+use tcptoll_live::doctor::rules::ids;
+use tcptoll_live::doctor::{Examination, Proof, ProofVerdict, diagnose};
+use tcptoll_live::watch::reader::Options;
 
 /// How far an examination is.
 fn words(progress: &Progress) -> String {
@@ -38,9 +46,9 @@ fn words(progress: &Progress) -> String {
 /// Does what `tcptoll doctor …` says.
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     if let Some(host) = &args.host {
-        return host::run(args, host);
+        return run_on_host(args, host);
     }
-    let lasts = wanted::duration(args)?;
+    let lasts = duration(args)?;
     let network = super::watch::network(args.netns.as_deref())?;
     // An examination of another namespace cannot leave it again.
     let prover = args.prove.as_ref().map(|_| Prover::start()).transpose()?;
@@ -154,4 +162,153 @@ fn stops() -> anyhow::Result<Arc<AtomicUsize>> {
         signal_hook::flag::register_usize(signal, Arc::clone(&stopped), signal as usize)?;
     }
     Ok(stopped)
+}
+
+// What the options of `doctor` ask for, checked before anything is examined.
+
+/// Rates need some time, and a signal ends a long examination.
+const DURATION: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_hours(1);
+
+/// How long to look.
+///
+/// Errors: one sentence about the first option that makes no sense.
+pub(super) fn duration(args: &DoctorArgs) -> anyhow::Result<Duration> {
+    let text = &args.duration;
+    let lasts = parse_time(text).with_context(|| format!("--duration {text}"))?;
+    if !DURATION.contains(&lasts) {
+        bail!("--duration {text}: write a time from 1s to 1h");
+    }
+    if let Some(path) = &args.html {
+        page(path)?;
+    }
+    if let Some(name) = args.prove.as_deref().filter(|name| *name != ALL) {
+        finding(name)?;
+    }
+    Ok(lasts)
+}
+
+/// Whether the page can be written.
+fn page(path: &Path) -> anyhow::Result<()> {
+    let option = format!("--html {}", path.display());
+    check_place(&option, path)?;
+    check_writable(path).context(option)
+}
+
+/// Whether the lab can hold this finding.
+fn finding(name: &str) -> anyhow::Result<()> {
+    if PROVABLE.contains(&name) {
+        return Ok(());
+    }
+    if let Some(why) = why_not(name) {
+        bail!("--prove {name}: {why}");
+    }
+    let list = PROVABLE.join(", ");
+    if ids().any(|id| id == name) {
+        bail!("--prove {name}: the lab cannot re-create this finding; it can re-create {list}");
+    }
+    let all: Vec<&str> = ids().collect();
+    let meant = did_you_mean(name, &all).map(|meant| format!("; {meant}"));
+    let meant = meant.unwrap_or_else(|| ".".to_owned());
+    bail!("--prove {name}: no finding has this name{meant} The lab can re-create {list}")
+}
+
+// `doctor ssh://HOST`: what can be measured on a host of the user's, and what not, before a run.
+
+/// Width of the first column.
+const NAMES: usize = 10;
+/// As the other reports.
+const WIDTH: usize = 80;
+
+/// Logs in, says what the host allows, and leaves nothing there but the cached program.
+fn run_on_host(args: &DoctorArgs, host: &str) -> anyhow::Result<Status> {
+    let address = SshAddress::parse(host).map_err(|why| anyhow::anyhow!("{host}: {why}"))?;
+    let defaults = Reach::default();
+    let reach = Reach {
+        ssh: args.ssh.clone().unwrap_or(defaults.ssh),
+        program: args.remote_binary.clone(),
+        dead_after: defaults.dead_after,
+    };
+    let line = StatusLine::new(!args.quiet);
+    line.say(&format!("logging in to {address}"));
+    let begun = Instant::now();
+    let (hello, ready) = examined(&address, &reach, begun)?;
+    drop(line);
+    let result = if args.format == Format::Json {
+        let all =
+            json!({ "host": address.to_string(), "ready_s": ready.as_secs_f64(), "agent": hello });
+        serde_json::to_string(&all)? + "\n"
+    } else {
+        text(&address, &hello, ready, args.ssh.as_deref())
+    };
+    Ok(if printed(&result, args.format) { Status::Met } else { Status::NotStored })
+}
+
+/// What the agent says, and how long it took until a host of it was ready.
+fn examined(
+    address: &SshAddress,
+    reach: &Reach,
+    begun: Instant,
+) -> Result<(Hello, Duration), LabError> {
+    let mut agent = Agent::begin(address, reach)?;
+    agent.try_host(Part::Server)?;
+    Ok((agent.hello.clone(), begun.elapsed()))
+}
+
+fn text(address: &SshAddress, hello: &Hello, ready: Duration, ssh: Option<&str>) -> String {
+    let passport = &hello.passport;
+    let mut rows = vec![
+        (
+            "machine",
+            format!(
+                "{}, {}, {} CPUs, {}",
+                passport.kernel,
+                hello.architecture,
+                passport.cpus,
+                passport.libc.as_deref().unwrap_or("C library not known")
+            ),
+        ),
+        ("program", format!("tcptoll {}, protocol {}", hello.version, hello.protocol)),
+        (
+            "address",
+            hello.address.map_or_else(
+                || "ssh does not tell it: --server-address names it".to_owned(),
+                |address| format!("{address}, which ssh uses; --server-address names another"),
+            ),
+        ),
+        ("measures", "latencies, CPU time, kernel counters and sysctls (read only), clocks over UDP".to_owned()),
+        (
+            "queues",
+            hello.no_sock_diag.as_ref().map_or_else(
+                || "accept queues of its listeners are seen".to_owned(),
+                |why| format!("accept queues are not seen: {why}"),
+            ),
+        ),
+        (
+            "its end",
+            if hello.own_processes {
+                "all that a run_on_host begins there ends with it, however it ends: it has a PID namespace of its own"
+            } else {
+                "the kernel refuses a PID namespace: what a server puts into the background may outlive a kill \
+                 of the agent"
+            }
+            .to_owned(),
+        ),
+        ("never", "sysctls are not changed, and no packets are dropped or delayed there".to_owned()),
+    ];
+    if let Some(governor) = passport.governor.as_ref().filter(|governor| *governor != "performance")
+    {
+        rows.push(("CPU clock", format!("governor {governor}: figures vary with the clock")));
+    }
+    let mut text = format!("{address} · ready in {:.2} s\n", ready.as_secs_f64());
+    for (name, words) in rows {
+        let first = format!("  {name:NAMES$}");
+        let others = " ".repeat(first.len());
+        text += &screen::filled(&words, &first, &others, WIDTH);
+        text.push('\n');
+    }
+    let ssh = ssh.map(|ssh| format!(" --ssh '{}'", ssh.replace('\'', "'\\''"))).unwrap_or_default();
+    let path = if hello.address.is_none() { " --server-address ADDRESS" } else { "" };
+    let _ = write!(text, "\nnext: tcptoll connect --server {address}{ssh}{path}\n");
+    text
 }

@@ -6,12 +6,8 @@
 
 mod endpoint;
 mod figures;
-mod json;
-mod layout;
-mod lines;
-mod order;
-mod record;
 mod screen;
+mod sinks;
 mod table;
 mod text;
 
@@ -73,16 +69,16 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     let is_text = args.format == Format::Text;
     let on_screen = is_text && !args.no_screen && args.listen.is_none() && screen::is_there();
     if !on_screen {
-        sinks.push(Box::new(lines::Lines::new(interval, args.netns.as_deref())));
+        sinks.push(Box::new(sinks::Lines::new(interval, args.netns.as_deref())));
     }
     if !is_text {
-        sinks.push(Box::new(json::JsonLines::default()));
+        sinks.push(Box::new(sinks::JsonLines::default()));
     }
     if let Some(endpoint) = endpoint {
         sinks.push(Box::new(endpoint.serve(interval)?));
     }
     if let Some(path) = &args.record {
-        sinks.push(Box::new(record::Record::create(path, args, interval.as_secs_f64())?));
+        sinks.push(Box::new(sinks::Record::create(path, args, interval.as_secs_f64())?));
     }
     // The last that can fail before the loop: then the terminal is still as it was.
     let mut screen = on_screen.then(|| Screen::open(&watched)).transpose()?;
@@ -180,7 +176,7 @@ fn once(
         Format::Json => serde_json::to_string(state)? + "\n",
         Format::Text => text::whole(state, watched, style().width),
     };
-    json::print(&text, format)?;
+    sinks::print(&text, format)?;
     Ok(Status::Met)
 }
 

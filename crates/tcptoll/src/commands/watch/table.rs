@@ -1,12 +1,12 @@
 //! Listeners and destinations as tables: their columns, and what of a row each shows.
 
-use tcptoll_live::watch::{DestinationState, ListenerState};
-use tcptoll_show::printable_line;
+use std::cmp::Ordering;
+
 use textwrap::core::display_width;
 
 use super::figures::{ABSENT, bar, cut, lasts, rate, short};
-pub(super) use super::layout::{Align, Column, aligned, content, fit, shortened};
-pub(super) use super::order::{Sort, destinations, listeners, place};
+use tcptoll_live::watch::{DestinationState, ListenerState, State};
+use tcptoll_show::printable_line;
 
 fn count(value: u32, _: usize) -> String {
     short(value.into())
@@ -198,11 +198,243 @@ pub(super) const DESTINATIONS: &[Column<DestinationState>] = &[
     },
 ];
 
+// Which listeners and destinations of a state are shown, in which order.
+
+/// An order of listeners.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// What is wrong first, then what is busy, then by address.
+    #[default]
+    Pressing,
+    Address,
+    Process,
+    Queue,
+    Peak,
+    SynReceived,
+    Overflows,
+    Drops,
+}
+
+impl Sort {
+    pub(super) const ALL: [(Self, &'static str); 8] = [
+        (Self::Pressing, "severity"),
+        (Self::Address, "address"),
+        (Self::Process, "process"),
+        (Self::Queue, "queue"),
+        (Self::Peak, "peak"),
+        (Self::SynReceived, "SYN-RECEIVED"),
+        (Self::Overflows, "overflows"),
+        (Self::Drops, "drops"),
+    ];
+
+    /// The order after this one; the first after the last.
+    pub(super) fn next(self) -> Self {
+        let at = Self::ALL.iter().position(|(one, _)| *one == self).unwrap_or(0);
+        Self::ALL[(at + 1) % Self::ALL.len()].0
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(one, _)| *one == self).map_or("", |(_, name)| name)
+    }
+
+    /// Figures fall, names rise; equal ones keep the order they have.
+    fn compare(self, a: &ListenerState, b: &ListenerState) -> Ordering {
+        let known = |rate: Option<f64>| rate.unwrap_or(-1.0);
+        let process =
+            |one: &ListenerState| one.process.as_ref().map(|process| process.name.clone());
+        match self {
+            Self::Pressing => Ordering::Equal,
+            Self::Address => address(a).cmp(&address(b)),
+            // A process that may not be read comes last.
+            Self::Process => {
+                (process(a).is_none(), process(a)).cmp(&(process(b).is_none(), process(b)))
+            }
+            Self::Queue => b.accept_queue_len.cmp(&a.accept_queue_len),
+            Self::Peak => b.accept_queue_peak.cmp(&a.accept_queue_peak),
+            Self::SynReceived => b.syn_queue_len.cmp(&a.syn_queue_len),
+            Self::Overflows => known(b.overflows_per_s).total_cmp(&known(a.overflows_per_s)),
+            Self::Drops => known(b.drops_per_s).total_cmp(&known(a.drops_per_s)),
+        }
+    }
+}
+
+/// IPv4 before IPv6, by number; then by port.
+fn address(one: &ListenerState) -> (Option<std::net::IpAddr>, u16, u64) {
+    (one.address.parse().ok(), one.port, one.inode)
+}
+
+/// Listeners of a state that match, in this order.
+pub(super) fn listeners<'a>(
+    state: &'a State,
+    filter: &str,
+    sort: Sort,
+    reversed: bool,
+) -> Vec<&'a ListenerState> {
+    let mut rows: Vec<_> = state.listeners.iter().filter(|one| matches(one, filter)).collect();
+    rows.sort_by(|a, b| sort.compare(a, b));
+    if reversed {
+        rows.reverse();
+    }
+    rows
+}
+
+/// Destinations of a state that match.
+pub(super) fn destinations<'a>(state: &'a State, filter: &str) -> Vec<&'a DestinationState> {
+    let matches = |one: &&DestinationState| {
+        filter.is_empty() || contains(&place(&one.address, one.port), filter)
+    };
+    state.destinations.iter().filter(matches).collect()
+}
+
+fn matches(one: &ListenerState, filter: &str) -> bool {
+    filter.is_empty()
+        || contains(&place(&one.address, one.port), filter)
+        || one.process.as_ref().is_some_and(|process| {
+            contains(&process.name, filter) || process.pid.to_string() == filter
+        })
+}
+
+fn contains(text: &str, part: &str) -> bool {
+    text.to_lowercase().contains(&part.to_lowercase())
+}
+
+/// `10.0.0.7:80`, `[fd00::7]:80`: what a diagnosis of it is about.
+pub(super) fn place(address: &str, port: u16) -> String {
+    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+}
+
+// A table in the columns of a terminal: which columns fit, how wide each is, how a cell is cut.
+
+/// On which side of its column a text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Align {
+    Left,
+    Right,
+}
+
+/// A column of a table of `T`.
+pub(super) struct Column<T> {
+    pub title: &'static str,
+    pub align: Align,
+    /// Columns of the terminal that it takes, at least and at most.
+    pub width: (usize, usize),
+    /// The lower, the sooner it is shown where room is scarce.
+    pub rank: u8,
+    /// What of a row it shows, in a column of this width.
+    pub cell: fn(&T, usize) -> String,
+    /// The order that goes by it.
+    pub sort: Option<Sort>,
+}
+
+/// Between two columns.
+const GAP: usize = 1;
+
+/// From this width on the first column is as wide as its content, up to an IPv4 address with a port.
+const ROOMY: usize = 70;
+const ADDRESS: usize = 21;
+
+/// A column that is shown: its place in the list, where it begins, its width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ShownColumn {
+    pub column: usize,
+    pub at: usize,
+    pub width: usize,
+}
+
+/// The columns that fit in this width, by their ranks. The first is always there.
+///
+/// `content`: the longest text of each column. Room that is left goes to columns whose content needs
+/// it, then to bars.
+pub(super) fn fit<T>(columns: &[Column<T>], content: &[usize], width: usize) -> Vec<ShownColumn> {
+    let mut ranked: Vec<usize> = (0..columns.len()).collect();
+    ranked.sort_by_key(|column| columns[*column].rank);
+    let mut shown = Vec::new();
+    let mut used = 0;
+    let least = |column: usize| {
+        if column == 0 && columns[0].width.0 > width {
+            return width;
+        }
+        let (least, most) = columns[column].width;
+        // What a row is about matters more than its last figure, where there is room for some figures.
+        let whole = if column == 0 && width >= ROOMY { content.first().copied() } else { None };
+        whole.map_or(least, |whole| whole.min(ADDRESS).clamp(least, most))
+    };
+    for column in ranked {
+        let least = least(column);
+        let gap = if shown.is_empty() { 0 } else { GAP };
+        if used + gap + least > width && !shown.is_empty() {
+            // A later column that is narrower would change its place with the width: none is shown.
+            break;
+        }
+        used += gap + least;
+        shown.push(column);
+    }
+    shown.sort_unstable();
+    let mut spare = width.saturating_sub(used);
+    let mut widths: Vec<usize> = shown.iter().map(|column| least(*column)).collect();
+    let mut widen = |wanted: &dyn Fn(usize) -> usize| {
+        for (column, now) in shown.iter().zip(&mut widths) {
+            let (_, most) = columns[*column].width;
+            let more = wanted(*column).min(most).saturating_sub(*now).min(spare);
+            *now += more;
+            spare -= more;
+        }
+    };
+    widen(&|column| content.get(column).copied().unwrap_or(0));
+    widen(&|column| if columns[column].title.is_empty() { columns[column].width.1 } else { 0 });
+    let mut at = 0;
+    let places = shown.iter().zip(widths).map(|(column, width)| {
+        let place = ShownColumn { column: *column, at, width };
+        at += width + GAP;
+        place
+    });
+    places.collect()
+}
+
+/// `text` in at most `width` columns; what is left out of the middle becomes `…`.
+pub(super) fn shortened(text: &str, width: usize) -> String {
+    if display_width(text) <= width {
+        return text.to_owned();
+    }
+    let room = width.saturating_sub(1);
+    let take = |chars: &mut dyn Iterator<Item = char>, room: usize| -> Vec<char> {
+        let mut used = 0;
+        let fits = |c: &char| {
+            used += display_width(c.encode_utf8(&mut [0; 4]));
+            used <= room
+        };
+        chars.take_while(fits).collect()
+    };
+    let tail = take(&mut text.chars().rev(), room / 2);
+    let head = take(&mut text.chars(), room - room / 2);
+    head.into_iter().chain(['…']).chain(tail.into_iter().rev()).collect()
+}
+
+/// A text in a column of this width.
+pub(super) fn aligned(text: &str, align: Align, width: usize) -> String {
+    let text = shortened(text, width);
+    let blanks = " ".repeat(width.saturating_sub(display_width(&text)));
+    match align {
+        Align::Left => text + &blanks,
+        Align::Right => blanks + &text,
+    }
+}
+
+/// The longest text of each column among these rows.
+pub(super) fn content<T>(columns: &[Column<T>], rows: &[&T]) -> Vec<usize> {
+    let longest = |column: &Column<T>| {
+        // A bar has no length of its own.
+        let wide = if column.title.is_empty() { 0 } else { column.width.1 };
+        let cells = rows.iter().map(|row| display_width(&(column.cell)(row, wide)));
+        cells.max().unwrap_or(0)
+    };
+    columns.iter().map(longest).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use tcptoll_live::watch::{Process, State};
-
     use super::*;
+    use tcptoll_live::watch::Process;
 
     fn titles(width: usize) -> Vec<&'static str> {
         let places = fit(LISTENERS, &[], width);

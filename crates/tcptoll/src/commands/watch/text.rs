@@ -12,7 +12,7 @@ use super::table::{
     self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit, place,
 };
 use crate::commands::prose::beside;
-use crate::wrap;
+use crate::screen;
 
 /// What is watched.
 #[derive(Clone, Debug, Default)]
@@ -139,7 +139,7 @@ pub(super) fn fix_lines(fix: &Fix, indent: &str, width: usize) -> String {
 
 /// A state as text, complete, with tables as wide as the terminal: what is wrong and its fix first.
 pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> String {
-    let words = wrap::room(width);
+    let words = screen::room(width);
     let mut text = String::new();
     let mut names = vec!["tcptoll watch".to_owned(), printable_line(&state.host)];
     names.extend(watched.name());

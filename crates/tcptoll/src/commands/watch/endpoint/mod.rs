@@ -9,22 +9,22 @@
 //! are not repeated as if they were measured now.
 
 mod request;
-mod server;
 
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use anyhow::{Context as _, bail};
-use tcptoll_live::metrics::{Metrics, MetricsFormat};
-use tcptoll_live::watch::{State, WatchSummary};
 
-use self::request::Hosts;
-use self::server::{BOUNDS, Pages, serve};
+use self::request::{HEAD_MAX, Hosts, Refusal, Request, TOO_LARGE, TOO_SLOW, Target, parse};
 use super::Sink;
 use crate::exit::say;
+use tcptoll_live::metrics::{Metrics, MetricsFormat};
+use tcptoll_live::watch::{State, WatchSummary};
 
 /// A look may be missing for this many intervals.
 const MISSED_INTERVALS: u32 = 3;
@@ -174,36 +174,309 @@ impl MetricsPage {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// HTTP/1.1 for a few scrapers: a thread for each client, and a bound for everything that a client does.
 
-    #[test]
-    fn a_page_is_served_while_it_is_new_and_made_once() {
-        let page = MetricsPage::new(Duration::from_secs(2));
-        let now = Instant::now();
-        for format in [MetricsFormat::OpenMetrics, MetricsFormat::Classic] {
-            assert!(page.get(format, now).unwrap_err().contains("first look"));
+/// Bounds of what clients may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Clients at a time.
+    pub clients: usize,
+    /// Time for the head of a request, from the connection or from its first byte.
+    pub head: Duration,
+    /// Time for the answer, from then on.
+    pub exchange: Duration,
+    /// Time between two requests of a connection. Above 60 s, Prometheus' default interval: a connection
+    /// that is closed just when the next scrape begins costs that scrape a second attempt.
+    pub idle: Duration,
+    /// Requests of one connection.
+    pub requests: usize,
+}
+
+pub(super) const BOUNDS: Bounds = Bounds {
+    clients: 64,
+    head: Duration::from_secs(2),
+    exchange: Duration::from_secs(10),
+    idle: Duration::from_secs(75),
+    requests: 1_000,
+};
+
+/// What is read of a client that is told to go, so that the answer arrives before the reset.
+const DRAINED_MAX: usize = 64 * 1024;
+const DRAIN: Duration = Duration::from_millis(500);
+/// Pause after accept(2) failed, as when no file descriptor is free.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A client's thread needs little.
+const STACK: usize = 256 * 1024;
+
+const FULL: Refusal =
+    Refusal { status: "503 Service Unavailable", text: "Too many clients are connected." };
+
+const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>tcptoll watch</title>\n\
+    <h1>tcptoll watch</h1>\n\
+    <p>This program watches the TCP connections of this machine.\n\
+    Prometheus reads the figures at <a href=\"/metrics\">/metrics</a>.</p></html>\n";
+
+/// The page in a format, or why there is none now.
+pub(super) type Pages = dyn Fn(MetricsFormat) -> Result<Arc<str>, String> + Send + Sync;
+
+/// Serves until the process ends. Accept errors never end it.
+fn serve(listener: &TcpListener, hosts: &Hosts, bounds: Bounds, pages: &Arc<Pages>) {
+    let seats = Arc::new(Seats::default());
+    loop {
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(PAUSE);
+            continue;
+        };
+        let seat = Seat::take(&seats);
+        // Who asks for nothing gives way: clients that trickle or idle must not keep a scraper out.
+        if seat.number >= bounds.clients && !seats.make_room() {
+            // The buffer of a new socket takes this without waiting, or it is not said.
+            let _told = stream.set_nonblocking(true).and_then(|()| {
+                (&stream).write_all(&answer(FULL.status, TEXT, FULL.text.as_bytes(), false))
+            });
+            continue;
         }
-        page.take(&State::default(), 1.0, now);
-        let first = page.get(MetricsFormat::Classic, now + Duration::from_secs(6)).unwrap();
-        let second = page.get(MetricsFormat::Classic, now).unwrap();
-        assert!(Arc::ptr_eq(&first, &second));
-        assert!(page.get(MetricsFormat::OpenMetrics, now).unwrap().ends_with("# EOF\n"));
-        let late = now + Duration::from_millis(6_001);
-        let why = page.get(MetricsFormat::Classic, late).unwrap_err();
-        assert!(why.starts_with("The last look was 6.0 s ago"), "{why}");
-        page.take(&State::default(), 7.0, late);
-        let third = page.get(MetricsFormat::Classic, late).unwrap();
-        assert!(third.contains("\ntcptoll_watch_looks_total 2\n"), "{third}");
-    }
-
-    #[test]
-    fn short_intervals_may_be_missed_for_five_seconds() {
-        assert_eq!(
-            MetricsPage::new(Duration::from_millis(100)).stale_after,
-            Duration::from_secs(5)
-        );
-        assert_eq!(MetricsPage::new(Duration::from_mins(1)).stale_after, Duration::from_mins(3));
+        let (hosts, pages) = (hosts.clone(), Arc::clone(pages));
+        // Where no thread can be made the client is closed, and the next may have more luck.
+        let _started =
+            thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
+                let Ok(local) = stream.local_addr() else { return };
+                let client = Client { stream, local: local.ip(), hosts, bounds, pages, seat };
+                // A client that vanished or was too slow has no answer; nobody is left to tell.
+                let _gone = client.serve();
+            });
     }
 }
+
+/// All places.
+#[derive(Default)]
+struct Seats {
+    taken: AtomicUsize,
+    /// Clients whose request is yet to come, in the order in which they began to wait.
+    waiting: Mutex<BTreeMap<u64, TcpStream>>,
+    next: AtomicU64,
+}
+
+impl Seats {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the client that has waited longest. False: each has a request that is being answered.
+    fn make_room(&self) -> bool {
+        let longest = self.waiting().pop_first();
+        longest.is_some_and(|(_, stream)| stream.shutdown(Shutdown::Both).is_ok())
+    }
+}
+
+/// A client's place, free again when it is dropped.
+struct Seat {
+    all: Arc<Seats>,
+    /// Clients that were there before.
+    number: usize,
+}
+
+impl Seat {
+    fn take(all: &Arc<Seats>) -> Self {
+        Self { all: Arc::clone(all), number: all.taken.fetch_add(1, Ordering::SeqCst) }
+    }
+
+    /// Has the client count as waiting while `request` is read.
+    fn waiting<T>(&self, stream: &TcpStream, request: impl FnOnce() -> T) -> io::Result<T> {
+        let number = self.all.next.fetch_add(1, Ordering::SeqCst);
+        self.all.waiting().insert(number, stream.try_clone()?);
+        let request = request();
+        self.all.waiting().remove(&number);
+        Ok(request)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.all.taken.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+    local: IpAddr,
+    hosts: Hosts,
+    bounds: Bounds,
+    pages: Arc<Pages>,
+    seat: Seat,
+}
+
+/// How reading a request ended, other than with one.
+enum ReadFailure {
+    /// The client closed, or sent nothing in time.
+    Gone,
+    Refused(Refusal),
+}
+
+impl Client {
+    fn serve(&self) -> io::Result<()> {
+        self.stream.set_nodelay(true)?;
+        let mut buffer = Vec::new();
+        for number in 1..=self.bounds.requests {
+            let wait = if number == 1 { self.bounds.head } else { self.bounds.idle };
+            let mut deadline = Instant::now() + wait;
+            let read = || self.request(&mut buffer, &mut deadline);
+            let request = match self.seat.waiting(&self.stream, read)? {
+                Ok(request) => {
+                    deadline = Instant::now() + self.bounds.exchange;
+                    request
+                }
+                Err(ReadFailure::Gone) => return Ok(()),
+                Err(ReadFailure::Refused(refusal)) => {
+                    let body = format!("{}\n", refusal.text);
+                    let answer = answer(refusal.status, TEXT, body.as_bytes(), false);
+                    self.write(&answer, deadline.max(Instant::now() + DRAIN))?;
+                    return self.close();
+                }
+            };
+            let keep_alive = request.keep_alive && number < self.bounds.requests;
+            self.respond(&request, keep_alive, deadline)?;
+            if !keep_alive {
+                return self.close();
+            }
+        }
+        Ok(())
+    }
+
+    /// The next request. What follows it stays in the buffer. `deadline`: of its first byte; becomes that
+    /// of its head.
+    fn request(
+        &self,
+        buffer: &mut Vec<u8>,
+        deadline: &mut Instant,
+    ) -> Result<Request, ReadFailure> {
+        let mut looked = 0;
+        let mut waiting = true;
+        loop {
+            if waiting && !buffer.is_empty() {
+                waiting = false;
+                *deadline = (*deadline).min(Instant::now() + self.bounds.head);
+            }
+            // Only where a head may have ended: a client that drips bytes costs no parse a byte.
+            if ends_head(&buffer[looked..])
+                && let Some((request, taken)) = parse(buffer, &self.hosts, self.local)
+            {
+                buffer.drain(..taken);
+                return request.map_err(ReadFailure::Refused);
+            }
+            looked = buffer.len().saturating_sub(2);
+            if buffer.len() >= HEAD_MAX {
+                return Err(ReadFailure::Refused(TOO_LARGE));
+            }
+            match self.read(buffer, *deadline) {
+                Ok(0) => return Err(ReadFailure::Gone),
+                Ok(_) => {}
+                Err(error) if is_late(&error) && !buffer.is_empty() => {
+                    return Err(ReadFailure::Refused(TOO_SLOW));
+                }
+                Err(_) => return Err(ReadFailure::Gone),
+            }
+        }
+    }
+
+    /// Reads what is there, at most up to [`HEAD_MAX`] bytes in the buffer.
+    fn read(&self, buffer: &mut Vec<u8>, deadline: Instant) -> io::Result<usize> {
+        let mut part = [0; 4096];
+        let room = part.len().min(HEAD_MAX - buffer.len());
+        loop {
+            self.stream.set_read_timeout(Some(left(deadline)?))?;
+            match (&self.stream).read(&mut part[..room]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                Ok(read) => {
+                    buffer.extend_from_slice(&part[..read]);
+                    return Ok(read);
+                }
+            }
+        }
+    }
+
+    fn respond(&self, request: &Request, keep_alive: bool, deadline: Instant) -> io::Result<()> {
+        let (status, kind, body) = match request.target {
+            Target::Index => ("200 OK", "text/html; charset=utf-8", Arc::from(INDEX)),
+            Target::Metrics(format) => match (self.pages)(format) {
+                Ok(page) => ("200 OK", format.media_type(), page),
+                Err(why) => ("503 Service Unavailable", TEXT, Arc::from(why + "\n")),
+            },
+        };
+        self.write(head(status, kind, body.len(), keep_alive).as_bytes(), deadline)?;
+        if request.head_only { Ok(()) } else { self.write(body.as_bytes(), deadline) }
+    }
+
+    /// Writes all of it, and gives up at the deadline however slowly the client reads.
+    fn write(&self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.stream.set_write_timeout(Some(left(deadline)?))?;
+            match (&self.stream).write(bytes) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that nothing more comes, and reads what the client still sends, within bounds: a socket that
+    /// is closed with bytes unread resets the connection, and the answer may be lost.
+    fn close(&self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)?;
+        let deadline = Instant::now() + DRAIN;
+        let mut part = [0; 4096];
+        let mut drained = 0;
+        while drained < DRAINED_MAX {
+            self.stream.set_read_timeout(Some(left(deadline)?))?;
+            match (&self.stream).read(&mut part)? {
+                0 => break,
+                read => drained += read,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Time until then; an error where it is over.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
+}
+
+/// Whether an empty line ends in these bytes.
+fn ends_head(bytes: &[u8]) -> bool {
+    let line_ends = || bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    line_ends().any(|(at, _)| matches!(bytes[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+fn head(status: &str, kind: &str, length: usize, keep_alive: bool) -> String {
+    let date = jiff::fmt::rfc2822::DateTimePrinter::new()
+        .timestamp_to_rfc9110_string(&jiff::Timestamp::now())
+        .map(|date| format!("Date: {date}\r\n"))
+        .unwrap_or_default();
+    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+    let connection = if keep_alive { "" } else { "Connection: close\r\n" };
+    format!(
+        "HTTP/1.1 {status}\r\n{date}{allow}{connection}Content-Type: {kind}\r\nContent-Length: {length}\r\n\
+         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+         Content-Security-Policy: default-src 'none'\r\n\r\n"
+    )
+}
+
+fn answer(status: &str, kind: &str, body: &[u8], keep_alive: bool) -> Vec<u8> {
+    let mut bytes = head(status, kind, body.len(), keep_alive).into_bytes();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

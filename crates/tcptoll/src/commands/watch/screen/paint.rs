@@ -13,10 +13,10 @@ use super::super::table::{
     Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit, shortened,
 };
 use super::super::text::{Watched, fix_in_a_line, is_over, mark, nothing_wrong};
-use super::ink::{Ink, Line};
-use super::pages;
 use super::view::{Rows, ScreenState, Section};
-use crate::locale::has_unicode;
+use super::{Ink, Line};
+use crate::commands::watch::screen;
+use crate::stdout::has_unicode;
 
 /// Less than this cannot be read.
 const SMALLEST: [usize; 2] = [30, 6];
@@ -114,12 +114,12 @@ impl Painter {
         }
         let room = (height - 1).saturating_sub(lines.len());
         let footer = if let Some(page) = &view.page {
-            let whole = pages::lines(page, width);
+            let whole = screen::lines(page, width);
             let first = view.scrolled.min(whole.len().saturating_sub(room));
             let below = whole.len() - first > room;
             lines.extend(whole.into_iter().skip(first).take(room));
             (view.scrolled, view.page_height) = (first, room);
-            pages::footer(below)
+            screen::footer(below)
         } else {
             lines.extend(sections(view, state, history, [width, room]).into_iter().take(room));
             footer(view, width)

@@ -9,8 +9,8 @@ use tcptoll_live::watch::{
 };
 
 use super::super::text::{Watched, whole};
-use super::keys::Key;
 use super::paint::Painter;
+use super::terminal::Key;
 use super::view::{KeyAction, ScreenState};
 
 const COUNTERS: [&str; 13] = [

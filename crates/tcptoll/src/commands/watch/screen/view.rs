@@ -5,7 +5,7 @@ use tcptoll_live::watch::diagnoses::of_destination;
 use tcptoll_live::watch::{DestinationState, History, ListenerState, State};
 
 use super::super::table::{self, Sort, place};
-use super::keys::Key;
+use super::terminal::Key;
 
 /// `PgUp` and `PgDn` go at least this far in time, s.
 const PAGE_S: f64 = 30.0;
