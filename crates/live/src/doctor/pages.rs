@@ -1,6 +1,6 @@
 //! An examination as text, clear without colour and at 80 columns, and as a page.
 
-use tcptoll_show::html::frame::{COPY, Frame, cannot_show};
+use tcptoll_show::html::{COPY, Frame, cannot_show};
 use tcptoll_show::own::Tone;
 use tcptoll_show::text::{TextPage, wrap_phrases};
 use tcptoll_show::{TextStyle, clean, findings};

@@ -5,9 +5,9 @@ use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Tab
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, QUEUE_PEAK, every, tidy};
 use tcptoll_core::record::{Arm, SiteVisits};
 use tcptoll_core::stats::Series;
-use tcptoll_show::over_time::stack::{Level, Line, Panel, Stack};
-use tcptoll_show::over_time::strips::{HEIGHTS, NAME, cut, heading, letters, row};
-use tcptoll_show::over_time::{bins, strips};
+use tcptoll_show::over_time;
+use tcptoll_show::over_time::{Level, Line, Panel, Stack};
+use tcptoll_show::over_time::{HEIGHTS, NAME, cut, heading, letters, row};
 use tcptoll_show::own::{Block, Item, Picture, Section, Tone};
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::svg::{arm_class, for_both};
@@ -207,7 +207,7 @@ fn picture(summary: &Run) -> Option<Picture> {
     let held = Panel {
         // A limit that nobody comes near would press all lines to the ground.
         levels: near_limit(&drawn).filter(|_| same).map(limit).into_iter().collect(),
-        lines: drawn.iter().map(|one| line(one, bins::whole(&one.visits.busy, last))).collect(),
+        lines: drawn.iter().map(|one| line(one, over_time::whole(&one.visits.busy, last))).collect(),
         ..count("workers that hold a connection")
     };
     let pages = Panel {
@@ -236,7 +236,7 @@ fn pages_of(visits: &SiteVisits, last: f64) -> Vec<(f64, f64)> {
         visits.pages.values().flat_map(|group| group.page_us.points.clone()).collect();
     points.sort_by(|a, b| a[0].total_cmp(&b[0]));
     let all = visits.pages.values().map(|group| group.ok).sum();
-    bins::means(&Series { points }, all, last)
+    over_time::means(&Series { points }, all, last)
 }
 
 fn caption(drawn: &[Drawn<'_>], more: usize) -> String {
@@ -295,26 +295,26 @@ fn one_arm(one: Drawn<'_>) -> Picture {
     let mut panels = vec![Panel {
         levels,
         lines: vec![
-            line("hold a connection", "", bins::whole(&visits.busy, last), true),
-            line("idle connections", "d1", bins::whole(&visits.kept, last), true),
+            line("hold a connection", "", over_time::whole(&visits.busy, last), true),
+            line("idle connections", "d1", over_time::whole(&visits.kept, last), true),
         ],
         ..count(workers(visits))
     }];
     if visits.queue.peak().is_some_and(|peak| peak > 0.0) {
         panels.push(Panel {
-            lines: vec![line("connections", "", bins::whole(&visits.queue, last), false)],
+            lines: vec![line("connections", "", over_time::whole(&visits.queue, last), false)],
             ..count("accept queue")
         });
     }
     if visits.refused.peak().is_some_and(|peak| peak > 0.0) {
         panels.push(Panel {
-            lines: vec![line("packets", "", bins::whole(&visits.refused, last), false)],
+            lines: vec![line("packets", "", over_time::whole(&visits.refused, last), false)],
             ..count("SYNs and ACKs that met a full accept queue (cumulative)")
         });
     }
     if visits.memory_bytes.points.len() > 1 {
         let mib = |bytes: f64| bytes / f64::from(1 << 20);
-        let points = bins::whole(&visits.memory_bytes, last);
+        let points = over_time::whole(&visits.memory_bytes, last);
         let points = points.into_iter().map(|(s, bytes)| (s, mib(bytes))).collect();
         let limit = visits.memory_limit.as_ref().map(|limit| Level {
             value: mib(limit.bytes as f64),
@@ -330,7 +330,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
     let pages = [(visitors::FIRST, "", "first pages"), (visitors::NEXT, "d1", "later pages")];
     let pages = pages.into_iter().filter_map(|(name, dash, words)| {
         let group = visits.pages.get(name)?;
-        Some(line(words, dash, bins::means(&group.page_us, group.ok, last), true))
+        Some(line(words, dash, over_time::means(&group.page_us, group.ok, last), true))
     });
     panels.push(Panel { lines: pages.collect(), ..time("page time, by request time (log)") });
     let label =
@@ -381,7 +381,7 @@ const SHOWN: usize = 6;
 /// Both strips of each arm.
 pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     let mut all = drawn(summary);
-    let Some(cells) = strips::cells(width).filter(|_| !all.is_empty()) else { return Vec::new() };
+    let Some(cells) = over_time::cells(width).filter(|_| !all.is_empty()) else { return Vec::new() };
     let more = all.len().saturating_sub(SHOWN);
     all.truncate(SHOWN);
     let last = all.iter().map(|one| one.visits.window_s).fold(0.0, f64::max);
@@ -417,7 +417,7 @@ fn pages(all: &[Drawn<'_>], names: &[String], last: f64, cells: usize) -> Vec<Bl
             cut(&Series { points }, last, cells)
         })
         .collect();
-    strips::times("page time, by request time", names, &times)
+    over_time::times("page time, by request time", names, &times)
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Tab
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, every, tidy};
 use tcptoll_core::record::{Arm, RequestGroup, WorkerPool};
 use tcptoll_core::stats::Series;
-use tcptoll_show::over_time::stack::{Level, Line, Panel, Stack};
-use tcptoll_show::over_time::strips::{NAME, cut, heading, letters, row};
-use tcptoll_show::over_time::{bins, strips};
+use tcptoll_show::over_time;
+use tcptoll_show::over_time::{Level, Line, Panel, Stack};
+use tcptoll_show::over_time::{NAME, cut, heading, letters, row};
 use tcptoll_show::own::{Block, Item, Picture, Section, Tone};
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::svg::{arm_class, for_both};
@@ -252,7 +252,7 @@ fn picture(summary: &Run) -> Option<Picture> {
         tick: number::trimmed,
         words: number::three,
         levels: vec![Level { value: workers, text: format!("{workers} workers"), dash: "d1" }],
-        lines: drawn.iter().map(|one| line(one, bins::whole(&one.pool.busy, last))).collect(),
+        lines: drawn.iter().map(|one| line(one, over_time::whole(&one.pool.busy, last))).collect(),
     };
     let latency = |group: &'static str, title: &str| Panel {
         title: title.to_owned(),
@@ -264,7 +264,7 @@ fn picture(summary: &Run) -> Option<Picture> {
             .iter()
             .filter_map(|one| {
                 let group = one.pool.groups.get(group)?;
-                Some(line(one, bins::means(&group.latency_us, group.attempts, last)))
+                Some(line(one, over_time::means(&group.latency_us, group.attempts, last)))
             })
             .collect(),
     };
@@ -354,7 +354,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         tick: number::trimmed,
         words: number::three,
         levels,
-        lines: vec![line("busy workers", "", bins::whole(&pool.busy, last), None)],
+        lines: vec![line("busy workers", "", over_time::whole(&pool.busy, last), None)],
     }];
     if pool.backend_queue.points.len() > 1 {
         let limit = pool.backend_limit.map(|limit| f64::from(limit) + 1.0);
@@ -367,7 +367,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
                 .map(|limit| Level { value: limit, text: format!("capacity {limit}"), dash: "d1" })
                 .into_iter()
                 .collect(),
-            lines: vec![line("connections", "", bins::whole(&pool.backend_queue, last), None)],
+            lines: vec![line("connections", "", over_time::whole(&pool.backend_queue, last), None)],
         });
     }
     let both = |series: fn(&RequestGroup) -> &Series, keyed: bool| {
@@ -375,7 +375,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
             .into_iter()
             .filter_map(|(name, dash, words)| {
                 let group = pool.groups.get(name)?;
-                let points = bins::means(series(group), group.attempts, last);
+                let points = over_time::means(series(group), group.attempts, last);
                 Some(line(words, dash, points, keyed.then_some(words)))
             })
             .collect::<Vec<_>>()
@@ -442,7 +442,7 @@ const SHOWN: usize = 8;
 /// Both strips of each arm.
 fn strip_blocks(summary: &Run, width: usize) -> Vec<Block> {
     let mut all = drawn(summary);
-    let Some(cells) = strips::cells(width).filter(|_| !all.is_empty()) else { return Vec::new() };
+    let Some(cells) = over_time::cells(width).filter(|_| !all.is_empty()) else { return Vec::new() };
     let more = all.len().saturating_sub(SHOWN);
     all.truncate(SHOWN);
     let last = all.iter().map(|one| last(one.pool)).fold(0.0, f64::max);
@@ -462,7 +462,7 @@ fn strip_blocks(summary: &Run, width: usize) -> Vec<Block> {
     }
     let latencies: Vec<Vec<Option<f64>>> =
         all.iter().map(|one| latency(one, last, cells)).collect();
-    blocks.extend(strips::times("latency without the backend, by due time", &names, &latencies));
+    blocks.extend(over_time::times("latency without the backend, by due time", &names, &latencies));
     if more > 0 {
         let text = format!("{} in the HTML report", figures::plural(more as u64, "more arm"));
         blocks.push(Block::Prose(2, text, Tone::Dim));
