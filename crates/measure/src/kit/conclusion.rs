@@ -268,8 +268,7 @@ mod tests {
         };
         let mut short = arm("b");
         short.errors.insert("local-ports".to_owned(), 3);
-        let mut summary = tcptoll_core::record::Summary::default();
-        summary.arms = vec![arm("a"), short];
+        let mut summary = Summary { arms: vec![arm("a"), short], ..Summary::default() };
         let all = [&LOCAL_PORTS_SCARCE, &ACCEPT_QUEUE_FULL];
         explain(&mut summary, &all, |_, id| id.starts_with("accept").then(|| "seen".to_owned()));
         let causes = summary.causes.iter().map(|cause| (cause.arm.as_str(), cause.id.as_str()));

@@ -543,14 +543,13 @@ mod tests {
     }
 
     fn advised(arms: Vec<Arm>) -> Vec<Advice> {
-        let mut summary = tcptoll_core::record::Summary::default();
-        summary.causes = arms.iter().filter_map(|arm| PORTS_SEARCH_SLOW.explain(arm)).collect();
-        summary.arms = arms;
+        let causes = arms.iter().filter_map(|arm| PORTS_SEARCH_SLOW.explain(arm)).collect();
         let ci95 = Some([0.0081, 0.0087]);
         let (a, b) = ("two".to_owned(), "one".to_owned());
         let metric = CONNECT_CPU.to_owned();
-        summary.comparisons =
+        let comparisons =
             vec![Comparison { metric, a, b, ratio: Some(0.0084), ci95, ..Comparison::default() }];
+        let summary = Summary { causes, arms, comparisons, ..Summary::default() };
         PORTS_SEARCH_SLOW.advice(&summary, None)
     }
 

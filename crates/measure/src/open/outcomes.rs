@@ -60,7 +60,7 @@ const LEAST_US: f64 = 10.0;
 const LABEL_ROWS: usize = 2;
 
 /// An arm with its distributions as counts per bar.
-struct Served<'a> {
+struct ArmRow<'a> {
     at: usize,
     arm: &'a Arm,
     queues: &'a Queues,
@@ -68,7 +68,7 @@ struct Served<'a> {
     served: Vec<(i32, u64)>,
 }
 
-impl Served<'_> {
+impl ArmRow<'_> {
     fn is_empty(&self) -> bool {
         self.connected.is_empty() && self.served.is_empty()
     }
@@ -96,21 +96,21 @@ fn bars(arm: &Arm, names: &[&str]) -> Vec<(i32, u64)> {
     counts.into_iter().collect()
 }
 
-fn served(summary: &Run) -> Vec<Served<'_>> {
+fn served(summary: &Run) -> Vec<ArmRow<'_>> {
     let row = |(at, arm, queues)| {
         let connected = bars(arm, &[CONNECT.name, CONNECT_OF_FAILED.name]);
         let served = bars(arm, &[FIRST_BYTE.name]);
-        Served { at, arm, queues, connected, served }
+        ArmRow { at, arm, queues, connected, served }
     };
     // Where no connection succeeded there are no bars, and that is said in their place.
-    let drawn = |row: &Served<'_>| !row.is_empty() || (row.arm.ok == 0 && row.arm.attempts > 0);
+    let drawn = |row: &ArmRow<'_>| !row.is_empty() || (row.arm.ok == 0 && row.arm.attempts > 0);
     recorded(summary).into_iter().map(row).filter(drawn).take(ARMS).collect()
 }
 
 /// The picture; `None` where no arm has a whole distribution.
 pub(super) fn ladder(summary: &Run) -> Option<Picture> {
     let rows = served(summary);
-    if rows.iter().all(Served::is_empty) {
+    if rows.iter().all(ArmRow::is_empty) {
         return None;
     }
     let label = "Connections by time to connect and time to first byte, with the retry ladders";
@@ -122,7 +122,7 @@ pub(super) fn ladder(summary: &Run) -> Option<Picture> {
     })
 }
 
-fn draw_ladder(rows: &[Served<'_>], screen: Screen) -> Svg {
+fn draw_ladder(rows: &[ArmRow<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let (left, pitch) = if wide { (84.0, 124.0) } else { (76.0, 120.0) };
     let top = 40.0;
@@ -154,7 +154,7 @@ fn steps(ladder: &RetryLadder) -> impl Iterator<Item = (f64, u64)> + '_ {
 }
 
 /// Dashed lines at the steps of both ladders that any arm used.
-fn ladder_lines(plot: &mut Plot, rows: &[Served<'_>]) {
+fn ladder_lines(plot: &mut Plot, rows: &[ArmRow<'_>]) {
     let Frame { top, bottom, .. } = plot.frame;
     let used = |ladder: fn(&Queues) -> &RetryLadder| {
         let mut at: Vec<f64> =
@@ -178,7 +178,7 @@ fn ladder_lines(plot: &mut Plot, rows: &[Served<'_>]) {
     }
 }
 
-fn one(plot: &mut Plot, row: &Served<'_>, top: f64, pitch: f64, wide: bool) {
+fn one(plot: &mut Plot, row: &ArmRow<'_>, top: f64, pitch: f64, wide: bool) {
     let Frame { left, right, .. } = plot.frame;
     let middle = top + pitch * 0.56;
     let room = pitch * 0.26;
@@ -217,7 +217,7 @@ fn one(plot: &mut Plot, row: &Served<'_>, top: f64, pitch: f64, wide: bool) {
 }
 
 /// Numbers of connections at their steps: of the SYN ladder below, of the SYN-ACK ladder above.
-fn labels(plot: &mut Plot, row: &Served<'_>, (above, below): (f64, f64)) {
+fn labels(plot: &mut Plot, row: &ArmRow<'_>, (above, below): (f64, f64)) {
     let sides = [
         (&row.queues.syn_ladder, below, 11.0, "SYN"),
         (&row.queues.syn_ack_ladder, above, -11.0, "SYN-ACK"),
@@ -241,7 +241,7 @@ fn labels(plot: &mut Plot, row: &Served<'_>, (above, below): (f64, f64)) {
     }
 }
 
-fn ladder_caption(summary: &Run, rows: &[Served<'_>]) -> String {
+fn ladder_caption(summary: &Run, rows: &[ArmRow<'_>]) -> String {
     let mut said = vec![
         "Bars count connections (log): first byte received above the line, connected below it."
             .to_owned(),

@@ -426,9 +426,7 @@ mod tests {
     }
 
     fn concluded(arms: Vec<Arm>) -> Summary {
-        let mut summary = tcptoll_core::record::Summary::default();
-        summary.arms = arms;
-        summary.comparisons.clear();
+        let mut summary = Summary { arms, ..Summary::default() };
         conclude(&mut summary);
         summary
     }
@@ -461,9 +459,8 @@ mod tests {
     #[test]
     fn an_answer_leaves_room_for_the_verdict_before_it() {
         let with = |comparison: Comparison| {
-            let mut summary = tcptoll_core::record::Summary::default();
-            summary.arms = vec![short(), long()];
-            summary.comparisons = vec![comparison];
+            let (arms, comparisons) = (vec![short(), long()], vec![comparison]);
+            let mut summary = Summary { arms, comparisons, ..Summary::default() };
             conclude(&mut summary);
             summary.answer
         };
