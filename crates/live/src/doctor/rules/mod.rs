@@ -30,9 +30,9 @@ const CONNTRACK_FILLS: &str = "conntrack-fills";
 /// Idle connections over a router, without a probe before NATs and balancers forget them.
 const KEEPALIVE_BEYOND_NAT: &str = "keepalive-beyond-nat";
 /// Connections to one destination at a rate that the range of local ports does not allow for long.
-const PORT_RANGE_TOO_SMALL: &str = "port-range-too-small";
+pub const PORT_RANGE_TOO_SMALL: &str = "port-range-too-small";
 /// `tcp_tw_reuse=2` where ports in TIME-WAIT run short towards another host.
-const TW_REUSE_LOOPBACK_ONLY: &str = "tw-reuse-loopback-only";
+pub const TW_REUSE_LOOPBACK_ONLY: &str = "tw-reuse-loopback-only";
 /// nginx `keepalive` in an upstream whose requests close each connection.
 const UPSTREAM_NOT_REUSED: &str = "upstream-not-reused";
 /// A queue that is never empty in front of a server with a fixed number of workers.
