@@ -13,7 +13,7 @@ use tcptoll_core::printable::line;
 use tcptoll_core::units::plural;
 
 /// Version of the object that `doctor --format json` prints.
-pub const REPORT_VERSION: u32 = 1;
+const REPORT_VERSION: u32 = 1;
 
 /// One examination of a machine, or of one of its network namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

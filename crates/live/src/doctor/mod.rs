@@ -19,9 +19,7 @@ use std::net::IpAddr;
 
 use crate::watch::State;
 pub use config::{Buffers, ConfigPosition, Listen, Program, ServerConfig, Sourced, Upstream};
-pub use examination::{
-    Examination, ExaminationCost, Examined, NotExamined, REPORT_VERSION, prove_command,
-};
+pub use examination::{Examination, ExaminationCost, Examined, NotExamined, prove_command};
 pub use proof::{Filled, Proof, ProofArm, ProofVerdict, ProvenFix, Template, failures, judge};
 pub use rules::diagnose;
 

@@ -48,11 +48,8 @@ pub(super) fn forgets(sysctls: &BTreeMap<String, String>, tracked: Option<u64>) 
 /// An established connection as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Held {
-    /// The socket's own address.
     pub local: SocketAddr,
-    /// The peer's address.
     pub remote: SocketAddr,
-    /// Its keep-alive timer.
     pub timer: KeepAlive,
     /// Time since data was last sent or received, s; none: the kernel does not report it.
     pub idle_s: Option<f64>,
@@ -69,7 +66,6 @@ pub(super) enum KeepAlive {
     Hidden,
 }
 
-/// Groups connections.
 #[derive(Debug)]
 pub(super) struct Neighbours<'a> {
     listening: &'a BTreeSet<u16>,
@@ -86,7 +82,6 @@ impl<'a> Neighbours<'a> {
         Self { listening, routes, forgets, groups: BTreeMap::new(), left_out: 0 }
     }
 
-    /// Takes one connection.
     pub(super) fn add(&mut self, held: &Held) {
         let port = held.local.port();
         let served = self.listening.contains(&port).then_some(port);

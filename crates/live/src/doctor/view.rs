@@ -10,7 +10,6 @@ use crate::watch::ListenerState;
 /// Servers of a group that are named in a table.
 const MEMBERS_MAX: usize = 8;
 
-/// The page.
 #[derive(Serialize)]
 pub(super) struct DoctorPage {
     pub(super) title: String,

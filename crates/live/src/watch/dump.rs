@@ -23,7 +23,6 @@ const KEPT_MAX: usize = 1_024;
 /// A source address of this host and a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Pair {
-    /// The source address.
     pub(super) source: IpAddr,
     /// Remote address and port.
     pub(super) to: SocketAddr,
@@ -52,7 +51,6 @@ pub(super) struct Ranked {
     pub(super) left_out: u64,
 }
 
-/// Counts pairs.
 #[derive(Debug)]
 pub(super) struct Pairs {
     counts: HashMap<Pair, Counts>,
@@ -69,7 +67,6 @@ impl Pairs {
         Self { counts: kept.collect(), floor: 0, distinct: None }
     }
 
-    /// Counts a socket.
     pub(super) fn add(&mut self, pair: Pair, state: Option<TcpState>) {
         if let Some(distinct) = &mut self.distinct {
             distinct.add(pair.to);
@@ -211,7 +208,6 @@ impl TableBuilder {
         }
     }
 
-    /// Takes one socket.
     pub(super) fn add(&mut self, socket: &Connection) {
         if let Some(count) = self.states.get_mut(usize::from(socket.state)) {
             *count += 1;
@@ -224,7 +220,6 @@ impl TableBuilder {
         }
     }
 
-    /// All sockets were taken.
     pub(super) fn finish(self) -> Read {
         let states = (0_u8..).zip(self.states).filter(|(_, count)| *count > 0);
         let named = |number| Some(TcpState::from_kernel(number)?.name().to_owned());

@@ -28,7 +28,7 @@ use super::look::{DESTINATIONS_MAX, Limits, Look, Table};
 use super::state::{DestinationState, ListenerState, Rates, Segments, State, Totals};
 
 /// Looks that can be gone back to: 10 minutes at 1 s.
-pub const LOOKS_MAX: usize = 600;
+pub(super) const LOOKS_MAX: usize = 600;
 /// Listeners of a state, at most.
 pub const LISTENERS_MAX: usize = 1_024;
 /// Listeners kept of a look that is past.

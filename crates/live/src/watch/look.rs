@@ -117,7 +117,7 @@ pub struct Limits {
 impl Limits {
     /// Whether connect(2) may take a local port that is in TIME-WAIT to this address (after 1 s, where both
     /// ends have TCP timestamps).
-    pub fn reuses_time_wait(&self, to: std::net::IpAddr) -> bool {
+    pub(crate) fn reuses_time_wait(&self, to: std::net::IpAddr) -> bool {
         self.tw_reuse == Some(1) || (self.tw_reuse == Some(2) && to.is_loopback())
     }
 }

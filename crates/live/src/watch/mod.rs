@@ -14,7 +14,7 @@ pub mod reader;
 mod record;
 mod state;
 
-pub use history::{History, LISTENERS_MAX, LOOKS_MAX};
+pub use history::{History, LISTENERS_MAX};
 pub use look::{
     Counted, DESTINATIONS_MAX, Destination, Limits, ListenerLook, Look, LookCost, Process, Table,
 };

@@ -37,7 +37,6 @@ const FILES_IN_ALL_MAX: usize = 131_072;
 /// `TASK_COMM_LEN` of the kernel.
 const NAME_MAX: usize = 16;
 
-/// Owners of listeners.
 #[derive(Debug)]
 pub(super) struct Owners {
     /// Where the kernel lists processes and their open files.

@@ -23,7 +23,6 @@ use super::dump::{TableBuilder, TopPairs};
 use super::proc::{self, Owners};
 use super::{History, ListenerLook, Look, LookCost, State, Table};
 
-/// What is watched.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The network namespace; `None`: the one that the caller is in.
@@ -263,12 +262,10 @@ impl Pace {
         self.newest.is_none_or(|(began, every)| now >= began + every)
     }
 
-    /// A table was read.
     pub(super) fn took(&mut self, began: Duration, cpu: Duration) {
         self.newest = Some((began, cpu.saturating_mul(SHARE).clamp(EVERY_MIN, EVERY_MAX)));
     }
 
-    /// Time between two tables.
     pub(super) fn every(self) -> Duration {
         self.newest.map_or(EVERY_MIN, |(_, every)| every)
     }

@@ -288,7 +288,7 @@ pub struct Totals {
 
 impl Totals {
     /// Those of a reading. A negative count is no count: absent.
-    pub fn from_counters(counters: &Counters) -> Self {
+    pub(crate) fn from_counters(counters: &Counters) -> Self {
         let total = |name: &str| u64::try_from(*counters.get(name)?).ok();
         Self {
             active_opens: total("TcpActiveOpens"),

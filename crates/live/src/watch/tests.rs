@@ -1,5 +1,6 @@
 use std::mem::size_of;
 
+use super::history::LOOKS_MAX;
 use super::*;
 use crate::diagnosis::Diagnosis;
 use tcptoll_core::tcp::counters::Counters;

@@ -67,7 +67,6 @@ pub enum Program {
 }
 
 impl Program {
-    /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Nginx, Self::Apache, Self::Redis, Self::Haproxy, Self::PhpFpm, Self::Mariadb];
 

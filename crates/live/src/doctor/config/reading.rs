@@ -35,15 +35,11 @@ pub trait Files {
 /// What is known of a running server besides its files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Process {
-    /// Its main process.
     pub pid: u32,
-    /// Its version.
     pub version: Option<String>,
     /// Its arguments, the program's name first. Several may stand in one, as titles have them.
     pub arguments: Vec<String>,
-    /// Path of its program.
     pub program: String,
-    /// Its working directory.
     pub directory: String,
     /// Its environment, where that may be read.
     pub environment: BTreeMap<String, String>,

@@ -18,25 +18,25 @@ use crate::diagnosis::Diagnosis;
 use crate::watch::diagnoses as live;
 
 /// A configured backlog that `somaxconn` clamps.
-pub const BACKLOG_OVER_SOMAXCONN: &str = "backlog-over-somaxconn";
+const BACKLOG_OVER_SOMAXCONN: &str = "backlog-over-somaxconn";
 /// A configured backlog that the listener in the kernel does not have.
-pub const BACKLOG_NOT_IN_EFFECT: &str = "backlog-not-in-effect";
+const BACKLOG_NOT_IN_EFFECT: &str = "backlog-not-in-effect";
 /// Socket buffers asked for above `rmem_max` or `wmem_max`.
-pub const BUFFERS_OVER_CAP: &str = "buffers-over-cap";
+const BUFFERS_OVER_CAP: &str = "buffers-over-cap";
 /// A server's keep-alive time that is not longer than the idle time of the proxy in front of it.
-pub const CLOSE_RACE: &str = "close-race";
+const CLOSE_RACE: &str = "close-race";
 /// New connections that fill the table of tracked connections before entries expire.
-pub const CONNTRACK_FILLS: &str = "conntrack-fills";
+const CONNTRACK_FILLS: &str = "conntrack-fills";
 /// Idle connections over a router, without a probe before NATs and balancers forget them.
-pub const KEEPALIVE_BEYOND_NAT: &str = "keepalive-beyond-nat";
+const KEEPALIVE_BEYOND_NAT: &str = "keepalive-beyond-nat";
 /// Connections to one destination at a rate that the range of local ports does not allow for long.
 pub const PORT_RANGE_TOO_SMALL: &str = "port-range-too-small";
 /// `tcp_tw_reuse=2` where ports in TIME-WAIT run short towards another host.
 pub const TW_REUSE_LOOPBACK_ONLY: &str = "tw-reuse-loopback-only";
 /// nginx `keepalive` in an upstream whose requests close each connection.
-pub const UPSTREAM_NOT_REUSED: &str = "upstream-not-reused";
+const UPSTREAM_NOT_REUSED: &str = "upstream-not-reused";
 /// A queue that is never empty in front of a server with a fixed number of workers.
-pub const WORKERS_TOO_FEW: &str = "workers-too-few";
+const WORKERS_TOO_FEW: &str = "workers-too-few";
 
 /// What is wrong with one machine.
 type Rule = fn(&Machine) -> Vec<Diagnosis>;
@@ -56,7 +56,7 @@ const RULES: &[(&str, Rule)] = &[
 ];
 
 /// Sysctls that rules look at.
-pub const SYSCTLS: &[&str] = &[
+pub(super) const SYSCTLS: &[&str] = &[
     "net.core.rmem_max",
     "net.core.somaxconn",
     "net.core.wmem_max",

@@ -19,11 +19,11 @@ use crate::diagnosis::{Diagnosis, Fix, Severity};
 ///
 /// Longer than the wait of a client whose SYN was dropped twice (1 s and 2 s, or 1 s and 3 s before Linux
 /// 6.5): a retry that overflows again is the same fault. Short enough that a fix is seen to work.
-pub const HOLD_S: f64 = 10.0;
+const HOLD_S: f64 = 10.0;
 /// Diagnoses of a state, at most.
-pub const DIAGNOSES_MAX: usize = 64;
+pub(crate) const DIAGNOSES_MAX: usize = 64;
 /// Characters of a diagnosis' text, at most.
-pub const TEXT_MAX: usize = 120;
+pub(crate) const TEXT_MAX: usize = 120;
 
 /// What is wrong with one state.
 type Rule = fn(&State) -> Vec<Diagnosis>;

@@ -44,7 +44,6 @@ pub struct Interval {
     /// The highest rate of one of several looks, per second, of each of `counts`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub peak_per_s: BTreeMap<String, f64>,
-    /// Levels.
     pub levels: Counted,
     /// Limits at its end, in the first interval and where they changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +63,6 @@ pub struct Interval {
     /// Destinations with ports in use, of the dumps in the interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub destinations: Vec<DestinationPart>,
-    /// What was wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub diagnoses: Vec<DiagnosisPart>,
     /// Diagnoses that there was no room for, of any look.
@@ -99,7 +97,6 @@ impl Serialize for Count {
 /// A listener over an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListenerPart {
-    /// Its number.
     pub n: u32,
     /// The longest accept queue of any look.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -164,7 +161,6 @@ pub struct DestinationPart {
 /// A diagnosis over an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DiagnosisPart {
-    /// Its number.
     pub n: u32,
     /// Beginning of the first look that shows it, s since the watch began.
     pub from_s: f64,
@@ -202,7 +198,7 @@ impl Interval {
     }
 
     /// Each count with its name; [`DATA_RETRANSMITTED`] too, where it is not 0.
-    pub fn all_counts(&self) -> impl Iterator<Item = (&str, u64)> {
+    pub(crate) fn all_counts(&self) -> impl Iterator<Item = (&str, u64)> {
         let data = Some(self.count(DATA_RETRANSMITTED)).filter(|count| *count > 0);
         let counts = self.counts.iter().map(|(name, count)| (name.as_str(), *count));
         counts.chain(data.map(|count| (DATA_RETRANSMITTED, count)))

@@ -38,7 +38,6 @@ pub const WATCH_RECORD_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "line", rename_all = "kebab-case")]
 pub enum WatchLine {
-    /// The first line.
     WatchHeader(Box<WatchHeader>),
     /// A listener, before the first interval that names it.
     Listener(Box<ListenerLine>),
@@ -90,7 +89,6 @@ pub struct WatchHeader {
     /// Host name, as the kernel has it.
     #[serde(default)]
     pub host: String,
-    /// The machine.
     pub passport: Passport,
 }
 
@@ -99,11 +97,8 @@ pub struct WatchHeader {
 pub struct ListenerLine {
     /// Number by which intervals name it.
     pub n: u32,
-    /// Local address.
     pub address: String,
-    /// Local port.
     pub port: u16,
-    /// Inode of the socket.
     pub inode: u64,
     /// Its process; absent where it may not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,7 +112,6 @@ pub struct ListenerLine {
 pub struct DiagnosisLine {
     /// Number by which intervals name it.
     pub n: u32,
-    /// The diagnosis.
     pub diagnosis: Diagnosis,
 }
 
@@ -126,7 +120,6 @@ pub struct DiagnosisLine {
 pub struct WatchSummary {
     /// How long the watch lasted, s.
     pub lasted_s: f64,
-    /// Looks taken.
     pub looks: u64,
     /// Looks that were due and could not be taken in time.
     pub missed: u64,

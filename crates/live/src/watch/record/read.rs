@@ -19,7 +19,6 @@ const RECORD_MAX: u64 = 4 << 30;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchReadError {
-    /// The file.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A line that is no line of a record, before the last.
@@ -27,7 +26,6 @@ pub enum WatchReadError {
     Damaged {
         /// From 1.
         number: u64,
-        /// What is wrong.
         error: serde_json::Error,
     },
     /// A line that can be read and that no watch writes.
@@ -35,7 +33,6 @@ pub enum WatchReadError {
     Strange {
         /// From 1.
         number: u64,
-        /// What is wrong.
         misfit: Misfit,
     },
     /// A line that has no end.
@@ -49,7 +46,6 @@ pub enum WatchReadError {
         "its format is version {0}, this build reads up to {WATCH_RECORD_VERSION}: use a newer tcptoll"
     )]
     TooNew(u32),
-    /// Larger than any record.
     #[error("it is larger than {} GiB", RECORD_MAX >> 30)]
     TooLarge,
     /// A header and nothing else.
@@ -62,7 +58,6 @@ fn within_line(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }
 
-/// A watch's record.
 #[derive(Debug)]
 pub struct WatchRecord {
     file: File,

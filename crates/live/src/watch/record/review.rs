@@ -214,7 +214,6 @@ pub struct Curves {
     open: Option<(u64, Interval)>,
 }
 
-/// What is drawn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// At most 1,001 intervals. Numbers of listeners are their places in the review.

@@ -87,7 +87,6 @@ impl WatchRecorder {
         })
     }
 
-    /// Writes the first line.
     pub fn header(&mut self, header: WatchHeader) -> io::Result<()> {
         self.write(&[WatchLine::WatchHeader(Box::new(header))])
     }
@@ -281,9 +280,7 @@ fn lock(file: &File) -> io::Result<()> {
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Joined {
-    /// Length of the file.
     pub(super) bytes: u64,
-    /// Intervals in it.
     pub(super) intervals: u64,
 }
 
