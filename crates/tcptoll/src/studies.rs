@@ -12,8 +12,8 @@ use tcptoll_core::study::{Compare, Study, StudyError, did_you_mean, level_text, 
 use tcptoll_lab::files::{is_too_large, read_at_most};
 use tcptoll_measure::experiments;
 use tcptoll_measure::kit::plan::TrialError;
-use tcptoll_measure::runner::errors::RunError;
-use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_measure::runner::RunError;
+use tcptoll_measure::runner::Schedule;
 
 /// Studies of the tour in their order, and what to run for more.
 pub(crate) const TOUR: [(&str, &str); 9] = [

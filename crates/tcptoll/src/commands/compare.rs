@@ -16,8 +16,8 @@ use tcptoll_core::verdict::compare::{Run, between};
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::record::Record;
 use tcptoll_measure::runner;
-use tcptoll_measure::runner::points::MergeOptions;
-use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_measure::runner::MergeOptions;
+use tcptoll_measure::runner::Schedule;
 use tcptoll_show::{Between, printable_line};
 
 /// One of the two.

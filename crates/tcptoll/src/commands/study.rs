@@ -17,8 +17,8 @@ use tcptoll_core::study::Study;
 use tcptoll_core::study::stop::{Target, percent};
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_measure::experiments::REPORTS;
-use tcptoll_measure::runner::options::Run;
-use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_measure::runner::Run;
+use tcptoll_measure::runner::Schedule;
 use tcptoll_show::{TextStyle, printable, printable_line};
 
 /// Does what `tcptoll study …` says.

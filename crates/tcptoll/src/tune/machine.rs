@@ -20,10 +20,10 @@ use tcptoll_core::record::Verdict;
 use tcptoll_core::study::{Compare, NamedArm, RoundsAsked, Study};
 use tcptoll_core::units::text_time;
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_live::doctor::look::servers::begun_by;
+use tcptoll_live::doctor::servers::begun_by;
 use tcptoll_live::doctor::{Program, ServerConfig};
-use tcptoll_measure::pages::server::Server;
-use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_measure::pages::Server;
+use tcptoll_measure::runner::Schedule;
 
 /// The module that Apache has on this machine, with the file that says so. None: no configuration of Apache is here.
 pub(super) fn apache(root: &Path) -> Option<(Server, String)> {

@@ -41,9 +41,9 @@ use tcptoll_lab::files::{Mark, read_at_most, write_own};
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_lab::servers::connections_held;
 use tcptoll_live::doctor::ServerConfig;
-use tcptoll_measure::pages::server::Server;
-use tcptoll_measure::runner::errors::RunError;
-use tcptoll_measure::runner::schedule::Schedule;
+use tcptoll_measure::pages::Server;
+use tcptoll_measure::runner::RunError;
+use tcptoll_measure::runner::Schedule;
 
 /// Limits of the number of workers from which a search begins.
 const WORKERS: [u64; 2] = [1, 20_000];

@@ -4,7 +4,7 @@
 //! p95 rests on two: with p95 alone the choice between timeouts that leave workers free was a draw of lots.
 
 use super::setting::{Cell, Measured, Setting};
-use tcptoll_measure::pages::server::Server;
+use tcptoll_measure::pages::Server;
 
 /// Limit of responses where none is tried: Apache's default.
 pub(crate) const REQUESTS_USUAL: u64 = 100;

@@ -406,7 +406,7 @@ mod tests {
     use crate::tune::html::found_html;
     use crate::tune::setting::Setting;
     use crate::tune::snippet::{Distribution, Snippet};
-    use tcptoll_measure::pages::server::Server;
+    use tcptoll_measure::pages::Server;
 
     fn found() -> Found {
         let cell = |timeout_ms, workers, p95, held, kills| Cell {

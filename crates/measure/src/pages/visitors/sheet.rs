@@ -6,8 +6,8 @@ use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, QUEUE_PEAK, every,
 use tcptoll_core::record::{Arm, SiteVisits};
 use tcptoll_core::stats::Series;
 use tcptoll_show::over_time;
-use tcptoll_show::over_time::{Level, Line, Panel, Stack};
 use tcptoll_show::over_time::{HEIGHTS, NAME, cut, heading, letters, row};
+use tcptoll_show::over_time::{Level, Line, Panel, Stack};
 use tcptoll_show::own::{Block, Item, Picture, Section, Tone};
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::svg::{arm_class, for_both};
@@ -207,7 +207,10 @@ fn picture(summary: &Run) -> Option<Picture> {
     let held = Panel {
         // A limit that nobody comes near would press all lines to the ground.
         levels: near_limit(&drawn).filter(|_| same).map(limit).into_iter().collect(),
-        lines: drawn.iter().map(|one| line(one, over_time::whole(&one.visits.busy, last))).collect(),
+        lines: drawn
+            .iter()
+            .map(|one| line(one, over_time::whole(&one.visits.busy, last)))
+            .collect(),
         ..count("workers that hold a connection")
     };
     let pages = Panel {
@@ -381,7 +384,9 @@ const SHOWN: usize = 6;
 /// Both strips of each arm.
 pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     let mut all = drawn(summary);
-    let Some(cells) = over_time::cells(width).filter(|_| !all.is_empty()) else { return Vec::new() };
+    let Some(cells) = over_time::cells(width).filter(|_| !all.is_empty()) else {
+        return Vec::new();
+    };
     let more = all.len().saturating_sub(SHOWN);
     all.truncate(SHOWN);
     let last = all.iter().map(|one| one.visits.window_s).fold(0.0, f64::max);

@@ -442,7 +442,9 @@ const SHOWN: usize = 8;
 /// Both strips of each arm.
 fn strip_blocks(summary: &Run, width: usize) -> Vec<Block> {
     let mut all = drawn(summary);
-    let Some(cells) = over_time::cells(width).filter(|_| !all.is_empty()) else { return Vec::new() };
+    let Some(cells) = over_time::cells(width).filter(|_| !all.is_empty()) else {
+        return Vec::new();
+    };
     let more = all.len().saturating_sub(SHOWN);
     all.truncate(SHOWN);
     let last = all.iter().map(|one| last(one.pool)).fold(0.0, f64::max);

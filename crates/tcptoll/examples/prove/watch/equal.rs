@@ -22,7 +22,7 @@ use crate::watch_witness::{
 };
 use tcptoll_kernel::process::{freeze, resume};
 use tcptoll_live::watch::reader::Options;
-use tcptoll_live::watch::reader::live::Watch;
+use tcptoll_live::watch::reader::Watch;
 use tcptoll_live::watch::{ListenerState, Rates, State};
 
 /// Moments at which the library looks.

@@ -21,7 +21,7 @@ use tcptoll_lab::lab::Interrupt;
 use tcptoll_live::diagnosis::Diagnosis;
 use tcptoll_live::doctor::{Filled, Proof, ProofVerdict, Template, failures, judge, prove_command};
 use tcptoll_measure::experiments::SPECS;
-use tcptoll_measure::runner::options::Run;
+use tcptoll_measure::runner::Run;
 
 /// What `--prove` without a name means.
 pub(super) const ALL: &str = "all";
@@ -312,7 +312,7 @@ mod tests {
     use tcptoll_live::diagnosis::Severity;
     use tcptoll_live::doctor::rules::ids;
     use tcptoll_measure::experiments;
-    use tcptoll_measure::runner::schedule::Schedule;
+    use tcptoll_measure::runner::Schedule;
 
     fn finding(id: &str, subject: &str) -> Diagnosis {
         Diagnosis {

@@ -17,7 +17,7 @@ use crate::stdout;
 use tcptoll_core::units::{parse_size, plural, text_size, text_time};
 use tcptoll_lab::passport;
 use tcptoll_live::watch::diagnoses::{is_lasting, says_too};
-use tcptoll_live::watch::file::{LIMIT_MIN, WatchRecorder};
+use tcptoll_live::watch::{LIMIT_MIN, WatchRecorder};
 use tcptoll_live::watch::{State, WATCH_RECORD_VERSION, WatchHeader, WatchSummary};
 use tcptoll_show::shell_argument;
 
