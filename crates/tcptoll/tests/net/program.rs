@@ -1,6 +1,7 @@
 //! Runs the program in an empty folder, with an environment that is the same on every machine.
 
 use std::fmt::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
