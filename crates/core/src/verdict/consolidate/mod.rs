@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::merge::{Merge as _, merged, parts, sum, sum_of_some, summed, summed_by_place};
+use crate::record::own::{Merge as _, merged, parts, sum, sum_of_some, summed, summed_by_place};
 use crate::record::{Arm, HistogramSummary, LinkMeasured, Metric, Own, Round, Trial, Warmup};
 use crate::stats::{Figure, sample, sequence};
 use crate::study::PlannedArm;
