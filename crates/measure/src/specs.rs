@@ -1,7 +1,6 @@
 //! What each experiment is, without a machine: a folder each, and the table of all.
 
-use tcptoll_core::experiment::names::Specs;
-use tcptoll_core::experiment::spec::Spec;
+use tcptoll_core::experiment::spec::{Spec, Specs};
 
 /// Every experiment, in alphabetical order.
 pub const ALL: &[&Spec] = &[

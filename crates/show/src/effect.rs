@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::experiment::names::Specs;
-use tcptoll_core::experiment::spec::Better;
+use tcptoll_core::experiment::spec::{Better, Specs};
 use tcptoll_core::record::{Arm, Comparison, Verdict};
 use tcptoll_core::stats::sequence;
 use tcptoll_core::stats::sequence::ROUNDS_TO_BE_NARROW;

@@ -2,8 +2,7 @@
 
 use std::ops::Deref;
 
-use tcptoll_core::experiment::names::Specs;
-use tcptoll_core::experiment::spec::Spec;
+use tcptoll_core::experiment::spec::{Spec, Specs};
 use tcptoll_core::record::Summary;
 
 use crate::clean;

@@ -528,10 +528,9 @@ fn edit_distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-pub mod clock_offset;
+pub mod clocks;
 pub mod lab_network;
 pub mod model;
-pub mod wakeups;
 
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::link::{LinkSpec, Order, QueueLimit};
-use crate::study::order::mixed;
+use crate::study::mixed;
 
 /// What one direction of a link may hold in memory unless told otherwise: 256 MiB.
 ///

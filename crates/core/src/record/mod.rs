@@ -117,7 +117,7 @@ pub struct Header {
     /// The experiment's name, kebab case.
     pub experiment: String,
     /// The study, whole, as it was run (lists of the command line are a study too).
-    #[serde(deserialize_with = "crate::study::stored")]
+    #[serde(deserialize_with = "crate::study::file::stored")]
     pub study: crate::study::Study,
     /// The exact command line, one element an argument.
     pub command: Vec<String>,

@@ -102,7 +102,7 @@ const AGAIN_MAX: usize = 3;
 
 /// The correction of a wake-up is at most this, ns, and at most a third of the round trip.
 ///
-/// No packet is released before its time by more than that, see [`tcptoll_core::link::wakeups`]. Wake-ups
+/// No packet is released before its time by more than that, see [`tcptoll_core::link::clocks`]. Wake-ups
 /// take 15 to 75 µs (Linux 6.18, a virtual machine); what is above 100 µs is a busy machine, which is
 /// to be seen and not to be taken off.
 const EARLY_MAX_NS: i64 = 100_000;

@@ -3,7 +3,7 @@
 //!
 //! Time: a packet enters when it is read from its device. A thread that sleeps wakes late, so the
 //! last stretch before a release is spun, as long as spinning takes less than a third of a CPU; how
-//! long that stretch has to be is learned ([`tcptoll_core::link::wakeups`]). How late packets really left
+//! long that stretch has to be is learned ([`tcptoll_core::link::clocks`]). How late packets really left
 //! is recorded.
 //!
 //! The pump is pinned to the client's CPU: at 500 connections/s its p99 lateness was 97 µs there, 603 µs
@@ -21,10 +21,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use tcptoll_core::link::clocks::{Wait, Wakeups};
 use tcptoll_core::link::model::{Fate, Loss, Pipe, Settings, settings};
-use tcptoll_core::link::wakeups;
-use tcptoll_core::link::wakeups::{Wait, Wakeups};
-use tcptoll_core::link::{LinkSpec, line_bytes};
+use tcptoll_core::link::{LinkSpec, clocks, line_bytes};
 use tcptoll_core::stats::Histogram;
 use tcptoll_core::tcp::handshake::{End, HandshakeTrace};
 use tcptoll_core::tcp::packet::{Packet, flow};
@@ -311,7 +310,7 @@ impl Pump {
             }
             let entered_ns = self
                 .slept_from_ns
-                .map_or(at, |began_ns| wakeups::entered_ns(at, self.early_ns, began_ns));
+                .map_or(at, |began_ns| clocks::entered_ns(at, self.early_ns, began_ns));
             if let (Some(spans), Some(packet)) = (&mut self.witness.spans, &packet) {
                 spans.sent(direction, packet, entered_ns);
             }

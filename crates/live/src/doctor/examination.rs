@@ -149,8 +149,8 @@ pub fn prove_command(netns: Option<&str>, finding: &str) -> Vec<String> {
 /// What was not looked at: first what could not be, then what no examination looks at.
 fn not_examined(machine: &Machine, netns: Option<&str>) -> Vec<NotExamined> {
     let state = &machine.state;
-    let namespace =
-        netns.map(|netns| format!(" --netns {}", tcptoll_core::shell::argument(&line(netns))));
+    let namespace = netns
+        .map(|netns| format!(" --netns {}", tcptoll_core::printable::shell_argument(&line(netns))));
     let again = format!("tcptoll doctor{}", namespace.as_deref().unwrap_or_default());
     let sudo = (!machine.by_root).then(|| format!("sudo {again}"));
     let mut parts = Vec::new();

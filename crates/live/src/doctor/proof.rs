@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use tcptoll_core::experiment::names::Specs;
-use tcptoll_core::experiment::spec::{Better, Spec};
+use tcptoll_core::experiment::spec::{Better, Spec, Specs};
 use tcptoll_core::record::{Arm, Comparison, Summary, Verdict};
 use tcptoll_core::units::human_count;
 

@@ -2,7 +2,7 @@
 //! many, sentences, an answer of them, and commands to run next.
 
 use crate::kit::causes;
-use tcptoll_core::experiment::cause::CauseSpec;
+use tcptoll_core::experiment::spec::CauseSpec;
 use tcptoll_core::record::{Arm, Comparison, NextStep, Summary};
 use tcptoll_core::units::human_count;
 

@@ -12,7 +12,7 @@ use tcptoll_core::experiment::figures::{
     IN_FLIGHT, LATENESS, RATE_RESOLUTION, WAITED,
 };
 use tcptoll_core::record::{ListenerQueue, Warmup};
-use tcptoll_core::stats::little;
+use tcptoll_core::stats::diagnostics;
 use tcptoll_core::tcp::handshake::{ClientRow, ServerRow, WireRow};
 use tcptoll_core::verdict::validity;
 use tcptoll_core::verdict::validity::ClosedLoop;
@@ -277,7 +277,7 @@ fn kept_at_once(
     }
     let operations = report.attempts as f64;
     let throughput_per_s = operations / (report.full_ns as f64 / 1e9);
-    let found = little::in_flight(throughput_per_s, report.busy_ns as f64 / 1e9 / operations);
+    let found = diagnostics::in_flight(throughput_per_s, report.busy_ns as f64 / 1e9 / operations);
     Some(ClosedLoop { operations: report.attempts, asked, found, between: 0.0 })
 }
 

@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use tcptoll_core::link::LinkSpec;
 use tcptoll_core::record::{DropBalance, ListenerQueue, Queues, RetryLadder};
-use tcptoll_core::tcp::drops::{Counted, Doubt, balance};
-use tcptoll_core::tcp::half_open::HalfOpenSettings;
+use tcptoll_core::tcp::drops::{Counted, Doubt, HalfOpenSettings, balance};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::{Handle, LabError};
 use tcptoll_lab::messages::Opened;

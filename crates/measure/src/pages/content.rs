@@ -5,9 +5,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use tcptoll_core::http::url::Url;
-use tcptoll_core::page::graph::Graph;
 use tcptoll_core::page::har;
-use tcptoll_core::page::resource::Kind;
+use tcptoll_core::page::resource::{Graph, Kind};
 use tcptoll_core::page::site::{MadePage, Site};
 use tcptoll_core::units::parse_size;
 use tcptoll_lab::files::{Shared, is_too_large, read_at_most};

@@ -22,11 +22,10 @@ use tcptoll_core::record::{
     Arm, Header, Line, NextStep, Passport, RECORD_VERSION, Resolved, Resumed, StartAsked, Summary,
     Trial,
 };
-use tcptoll_core::shell;
 use tcptoll_core::study::PlannedArm;
-use tcptoll_core::study::order;
 use tcptoll_core::study::stop::Target;
 use tcptoll_core::verdict::{compare, consolidate};
+use tcptoll_core::{printable, study};
 use tcptoll_lab::lab::certification::Certificate;
 use tcptoll_lab::lab::{HostSource, Interrupt, LabError, Machine};
 use tcptoll_lab::messages::Done;
@@ -381,8 +380,8 @@ impl<'a> Runner<'a> {
         let mut context = Context {
             interrupt: self.interrupt,
             progress: &mut tell,
-            seed: order::seed_of_trial(self.header.seed, round, arm, attempt),
-            round_seed: order::seed_of_round(self.header.seed, round),
+            seed: study::seed_of_trial(self.header.seed, round, arm, attempt),
+            round_seed: study::seed_of_round(self.header.seed, round),
             witness: self.options.start.is_none()
                 && !self.trials.iter().any(|t| t.arm.name == planned.name && t.counts()),
             tolerance: self.options.tolerance,
@@ -461,7 +460,7 @@ fn go_on(record: &Path) -> NextStep {
     NextStep {
         command: format!(
             "tcptoll study --resume {}",
-            shell::argument(&record.display().to_string())
+            printable::shell_argument(&record.display().to_string())
         ),
         why: "continue where the run stopped".to_owned(),
     }

@@ -5,10 +5,10 @@
 
 use tcptoll_core::experiment::spec::Spec;
 use tcptoll_core::record::{Advice, Resolved};
+use tcptoll_core::study;
 use tcptoll_core::study::pairs::{Pair, pairs};
 use tcptoll_core::study::stop::StopRule;
-use tcptoll_core::study::{PlannedArm, Study};
-use tcptoll_core::study::{answer, order};
+use tcptoll_core::study::{PlannedArm, Study, answer};
 use tcptoll_lab::files::Shared;
 
 use super::{RunError, TRIALS_MAX};
@@ -236,7 +236,7 @@ impl Schedule {
         if self.rule.max == 1 {
             (0..self.arms.len()).collect()
         } else {
-            order::of_round(seed, round, self.arms.len())
+            study::order_of_round(seed, round, self.arms.len())
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tcptoll_core::experiment::column::Form;
 use tcptoll_core::experiment::figures::SERVER_CPU;
-use tcptoll_core::experiment::names::Specs;
+use tcptoll_core::experiment::spec::Specs;
 use tcptoll_core::record::{Arm, PlaceKind};
 
 use super::arm::{ArmName, each_arm, name};

@@ -1,7 +1,7 @@
 //! Which arm is higher, and is it noise? Each comparison with its interval and verdict; in a compact
 //! table where they are many, or where there is one per level.
 
-use tcptoll_core::experiment::names::Specs;
+use tcptoll_core::experiment::spec::Specs;
 use tcptoll_core::record::{Comparison, Verdict};
 
 use super::TextPage;

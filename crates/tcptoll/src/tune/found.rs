@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::cell::Cell;
 use super::setting::{Setting, seconds};
 use super::snippet::Snippet;
-use tcptoll_core::page::traffic::Traffic;
+use tcptoll_core::page::visits::Traffic;
 use tcptoll_core::record::{Comparison, Verdict};
 use tcptoll_core::units::{human_bytes, human_us};
 use tcptoll_measure::pages::server::Server;

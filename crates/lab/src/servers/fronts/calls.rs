@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use tcptoll_core::http::pool::Retries;
+use tcptoll_core::http::server::Retries;
 use tcptoll_kernel::socket::errno;
 
 use super::super::backends::KEY;

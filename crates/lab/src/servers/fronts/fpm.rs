@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tcptoll_core::http::pool::PAUSE_MAX_NS;
+use tcptoll_core::http::server::PAUSE_MAX_NS;
 use tcptoll_kernel::cpu;
 
 use super::super::backends::KEY;

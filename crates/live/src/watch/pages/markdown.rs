@@ -40,8 +40,12 @@ pub(super) fn render(view: &CleanReview<'_>) -> String {
             page.push_str(&format!("\n{}", code(&fix.commands.join("\n"))));
         }
     }
-    let command: Vec<String> =
-        view.review.command.iter().map(|word| tcptoll_core::shell::argument(word)).collect();
+    let command: Vec<String> = view
+        .review
+        .command
+        .iter()
+        .map(|word| tcptoll_core::printable::shell_argument(word))
+        .collect();
     page.push_str(&format!("\n#### How it was recorded\n\n{}", code(&command.join(" "))));
     page
 }

@@ -6,10 +6,9 @@ use serde::Serialize;
 use super::CleanReview;
 use super::pictures::{self, Picture};
 use super::tables::{self, Table};
-use tcptoll_show::clean;
 use tcptoll_show::html::frame::Frame;
-use tcptoll_show::number;
 use tcptoll_show::number::whole;
+use tcptoll_show::{clean, number};
 
 const FRAME: Frame =
     Frame { content: include_str!("page.html"), style: include_str!("page.css"), script: "" };
@@ -80,7 +79,7 @@ fn build(view: &CleanReview<'_>, original: &Review, series: &Series) -> WatchPag
         tables::gaps(view),
     ];
     let command: Vec<String> =
-        review.command.iter().map(|word| tcptoll_core::shell::argument(word)).collect();
+        review.command.iter().map(|word| tcptoll_core::printable::shell_argument(word)).collect();
     WatchPage {
         title: format!("tcptoll watch: {}", tables::answer(view)[0]),
         answer: tables::answer(view),

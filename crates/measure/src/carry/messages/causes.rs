@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::ACK_DELAY;
 use crate::carry::throughput;
-use tcptoll_core::experiment::cause::{CauseSpec, Finding};
 use tcptoll_core::experiment::figures::LATENCY;
+use tcptoll_core::experiment::spec::{CauseSpec, Finding};
 use tcptoll_core::record::{Arm, Sender};
 use tcptoll_core::stats::HistogramSummary;
 use tcptoll_core::tcp::throughput::quiet_rtt_us;

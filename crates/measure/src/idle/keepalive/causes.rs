@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::advice;
 use crate::kit::causes::ports::LOCAL_PORTS_SCARCE;
 use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
-use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Arm, Deaths};
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
 use tcptoll_core::units::{human_count, human_us};

@@ -7,7 +7,7 @@
 pub(crate) mod ports;
 pub(crate) mod queues;
 
-use tcptoll_core::experiment::cause::CauseSpec;
+use tcptoll_core::experiment::spec::CauseSpec;
 use tcptoll_core::record::{Arm, Cause};
 
 /// Those of the causes that the arm's evidence supports, in the order of the list.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::kit::causes::ports::LOCAL_PORTS_SCARCE;
 use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL, felt};
-use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::Arm;
 use tcptoll_core::units::human_count;
 

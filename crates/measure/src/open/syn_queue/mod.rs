@@ -10,13 +10,12 @@ mod settings;
 mod trial;
 
 use crate::kit::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
-use tcptoll_core::experiment::cause::CauseSpec;
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE, DROPS, FAILED_SHARE,
     FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU,
     WAITED, metric,
 };
-use tcptoll_core::experiment::spec::{Better, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{Better, CauseSpec, MetricSpec, Noun, Spec};
 
 /// The most half-open requests that the measured listener was seen to hold.
 pub(crate) const HALF_OPEN_PEAK: MetricSpec =

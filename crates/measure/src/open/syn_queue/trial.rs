@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_core::study::PlannedArm;
-use tcptoll_core::tcp::half_open::HalfOpenSettings;
+use tcptoll_core::tcp::drops::HalfOpenSettings;
 use tcptoll_lab::lab::{Handle, Hosts, LabError};
 use tcptoll_lab::messages::{
     ConnectLoad, ConnectReport, EndHalfOpen, Greet, HalfOpenReport, KeepHalfOpen, Rows, Watch,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::kit::causes::queues::ACCEPT_QUEUE_FULL;
 use crate::kit::conclusion::{differ_only_in, value};
-use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Advice, Arm, Summary};
 use tcptoll_core::units::human_us;
 

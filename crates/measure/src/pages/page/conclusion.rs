@@ -5,7 +5,7 @@ use crate::kit::conclusion::{
     answer_of, capital, cured, explain, explanations, in_arm, step, value,
 };
 use tcptoll_core::experiment::spec::MetricSpec;
-use tcptoll_core::http::reasons::reason;
+use tcptoll_core::http::status::reason;
 use tcptoll_core::page::waterfall::Request;
 use tcptoll_core::record::{Arm, NextStep, Summary};
 use tcptoll_core::units::{human_count, human_us, plural};

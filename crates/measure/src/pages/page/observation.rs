@@ -9,12 +9,10 @@ use crate::pages::page::{
 };
 use tcptoll_core::experiment::figures::FIRST_BYTE_MEAN;
 use tcptoll_core::experiment::spec::MetricSpec;
-use tcptoll_core::page::critical::critical;
 use tcptoll_core::page::forecast::{Network, forecast};
-use tcptoll_core::page::graph::Graph;
 use tcptoll_core::page::loader::Config;
-use tcptoll_core::page::resource::Protocol;
-use tcptoll_core::page::waterfall::{Connection, Request, Waterfall};
+use tcptoll_core::page::resource::{Graph, Protocol};
+use tcptoll_core::page::waterfall::{Connection, Request, Waterfall, critical};
 use tcptoll_core::record::PageLoads;
 use tcptoll_core::stats::Histogram;
 use tcptoll_lab::lab::certification::median;

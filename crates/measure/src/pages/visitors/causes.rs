@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{WORKERS_BUSY, WORKERS_BUSY_PEAK, WORKERS_KEPT};
 use crate::kit::causes::queues::ACCEPT_QUEUE_FULL;
 use crate::kit::conclusion::value;
-use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::Arm;
 use tcptoll_core::units::human_bytes;
 

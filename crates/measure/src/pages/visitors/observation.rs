@@ -9,9 +9,8 @@ use crate::pages::visitors::{
 use tcptoll_core::experiment::figures::ACCEPT_QUEUE_PEAK;
 use tcptoll_core::experiment::spec::MetricSpec;
 use tcptoll_core::record::{MemoryLimit, PageGroup, SiteVisits};
-use tcptoll_core::stats::Series;
-use tcptoll_core::stats::series::POINTS_MAX;
-use tcptoll_core::stats::{Histogram, SeriesBuilder};
+use tcptoll_core::stats::summary::POINTS_MAX;
+use tcptoll_core::stats::{Histogram, Series, SeriesBuilder};
 use tcptoll_core::verdict::validity;
 use tcptoll_lab::messages::{PageSeen, ServerKind, WorkerSample};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tcptoll_core::http::reuse::Reuse;
-use tcptoll_core::study::share;
-use tcptoll_core::study::share::Share;
+use tcptoll_core::study::points;
+use tcptoll_core::study::points::Share;
 use tcptoll_core::units::{human_rate_per_s, human_us, plural};
 use tcptoll_lab::messages::{Io, ServerKind};
 
@@ -84,7 +84,7 @@ impl HttpSettings {
         duration: Option<Duration>,
     ) -> Option<(Share, u64)> {
         let (share, rate) = self.load.share.zip(rate)?;
-        let scheduled = duration.map(|long| share::scheduled(rate, long.as_secs_f64()));
+        let scheduled = duration.map(|long| points::scheduled(rate, long.as_secs_f64()));
         let whole = [requests, scheduled].into_iter().flatten().min()?;
         Some((share, whole))
     }

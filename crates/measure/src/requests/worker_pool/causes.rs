@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::kit::causes::queues::ACCEPT_QUEUE_FULL;
 use crate::kit::conclusion::cured;
-use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Advice, Arm, Summary};
 use tcptoll_core::units::{human_count, human_us};
 

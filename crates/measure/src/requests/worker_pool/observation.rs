@@ -8,12 +8,11 @@ use crate::requests::worker_pool::{
     LOCAL_FAILED, LOCAL_LATENCY, LOCAL_LATENCY_MEAN, LOCAL_RATE, RECOVERY, WORKERS_BUSY_PEAK,
     WORKERS_STUCK,
 };
-use tcptoll_core::http::pool::Connection;
+use tcptoll_core::http::server::Connection;
 use tcptoll_core::http::stuck;
 use tcptoll_core::http::stuck::Calls;
 use tcptoll_core::record::{RequestGroup, Warmup, WorkerPool};
-use tcptoll_core::stats::Series;
-use tcptoll_core::stats::{Histogram, SeriesBuilder};
+use tcptoll_core::stats::{Histogram, Series, SeriesBuilder};
 use tcptoll_core::verdict::validity;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::messages::{GROUP_LATENCY, GroupReport, HttpReport, WorkerSample};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::requests::worker_pool::SPEC;
-use tcptoll_core::http::pool::{BackendKind, Connection, FrontKind, Retries};
+use tcptoll_core::http::server::{BackendKind, Connection, FrontKind, Retries};
 use tcptoll_core::stats::arrivals::Spread;
 use tcptoll_core::study::Settings;
 use tcptoll_core::units::{human_count, parse_share, parse_time, text_time};

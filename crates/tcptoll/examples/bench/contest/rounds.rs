@@ -1,7 +1,7 @@
 //! Every contestant once a round, in an order shuffled anew each round.
 
 use anyhow::Context as _;
-use tcptoll_core::study::order;
+use tcptoll_core::study;
 
 use super::ratio::Ratio;
 
@@ -25,7 +25,7 @@ impl<S> Rounds<S> {
         let mut entries: Vec<(&'static str, Vec<S>)> =
             names.iter().map(|name| (*name, Vec::new())).collect();
         for round in 0..rounds {
-            for place in order::of_round(SEED, round, names.len()) {
+            for place in study::order_of_round(SEED, round, names.len()) {
                 let (name, samples) = &mut entries[place];
                 let sample = turn(place);
                 samples.push(sample.with_context(|| format!("round {}, {name}", round + 1))?);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tcptoll_core::experiment::option::Levels;
 use tcptoll_core::http::access_log;
 use tcptoll_core::page::har;
-use tcptoll_core::page::traffic::{Traffic, UNKNOWN};
+use tcptoll_core::page::visits::{Traffic, UNKNOWN};
 use tcptoll_core::study::{Settings, level_text};
 use tcptoll_lab::files::{is_too_large, read_at_most};
 use tcptoll_lab::lab::Interrupt;

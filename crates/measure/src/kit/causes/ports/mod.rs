@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Arm, PortUse};
 use tcptoll_core::units::{human_count, human_us};
 

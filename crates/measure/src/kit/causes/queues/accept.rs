@@ -5,9 +5,8 @@ use serde_json::Value;
 
 use super::overflow::{Overflow, hit_by};
 use super::{evidence_of, felt, listening};
-use tcptoll_core::experiment::cause::Finding;
-use tcptoll_core::record::{Arm, Listener};
-use tcptoll_core::record::{ListenerQueue, Queues, RetryLadder};
+use tcptoll_core::experiment::spec::Finding;
+use tcptoll_core::record::{Arm, Listener, ListenerQueue, Queues, RetryLadder};
 use tcptoll_core::units::{human_count, human_share, human_us, plural};
 
 /// Counters that tell the shapes of an overflow apart.
@@ -275,8 +274,7 @@ mod tests {
     use super::*;
     use crate::kit::causes;
     use crate::kit::causes::queues::ACCEPT_QUEUE_FULL;
-    use tcptoll_core::record::HostSummary;
-    use tcptoll_core::record::{DropBalance, Outcome};
+    use tcptoll_core::record::{DropBalance, HostSummary, Outcome};
 
     fn listener(port: u16, drops: u64) -> ListenerQueue {
         ListenerQueue {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use tcptoll_core::experiment::cause::{CauseSpec, Remedy};
+use tcptoll_core::experiment::spec::{CauseSpec, Remedy};
 use tcptoll_core::record::{Arm, HostSummary};
 use tcptoll_core::units::human_count;
 

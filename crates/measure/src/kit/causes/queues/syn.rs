@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{counter, evidence_of, felt, listening};
-use tcptoll_core::experiment::cause::Finding;
+use tcptoll_core::experiment::spec::Finding;
 use tcptoll_core::record::{Arm, ListenerQueue};
 use tcptoll_core::units::human_count;
 

@@ -8,9 +8,8 @@ mod strip;
 
 use std::collections::BTreeMap;
 
-use tcptoll_core::page::critical::{Critical, critical};
 use tcptoll_core::page::forecast::simple_saving_us;
-use tcptoll_core::page::waterfall::{Phases, Request, Waterfall};
+use tcptoll_core::page::waterfall::{Critical, Phases, Request, Waterfall, critical};
 use tcptoll_core::record::{Arm, PageLoads};
 
 use tcptoll_show::number;

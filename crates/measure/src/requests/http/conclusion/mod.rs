@@ -7,7 +7,7 @@ use crate::kit::conclusion::{
     answer_of, capital, explain, explanations, first_sentence, ratios, step, value,
 };
 use tcptoll_core::experiment::figures::RESOLUTION_SHOWN;
-use tcptoll_core::http::reasons::reason;
+use tcptoll_core::http::status::reason;
 use tcptoll_core::record::{Arm, NextStep, PlaceKind, Summary};
 use tcptoll_core::units::{human_count, human_rate_per_s, human_us};
 use tcptoll_core::verdict::bound;

@@ -1,17 +1,16 @@
 //! A site that a real server serves: a page that the lab makes, a page whose dependency graph is
 //! replayed, or a folder of the user's.
 //!
-//! Pure: [`Site::of_page`] and [`Site::of_graph`] say what the files are, the engine writes them for
-//! the server. Paths are made here and never taken from a peer or a HAR file.
+//! [`Site::of_page`] and [`Site::of_graph`] say what the files are, the lab writes them for
+//! the server. Paths are made here and never taken from a peer or a HAR file. What the files of a made page
+//! hold is valid for a browser, of exactly the bytes asked for, and compressible about as far as such
+//! files are.
+
+use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::graph::{Graph, Resource};
-use super::resource::Kind;
-
-mod content;
-
-pub use content::Content;
+use super::resource::{Graph, Kind, Resource};
 
 /// Files of a site, at most.
 pub const FILES_MAX: usize = 3_000;
@@ -109,7 +108,7 @@ impl Site {
         }
         let mut files = vec![File {
             path: "/index.html".to_owned(),
-            content: Content::Text(content::document(page, extension)),
+            content: Content::Text(document(page, extension)),
             content_type: type_of(Kind::Document).1.to_owned(),
             server_time_ns: page.page_time_ns,
         }];
@@ -288,5 +287,249 @@ fn is_media_type(text: &str) -> bool {
     text.len() <= 100 && text.contains('/') && text.bytes().all(is_plain)
 }
 
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Content {
+    /// This text.
+    Text(String),
+    /// So many bytes without a meaning.
+    Bytes(u64),
+    /// A file of this kind that a browser accepts, so many bytes long, or as few as it needs.
+    Made {
+        /// What it is.
+        kind: Kind,
+        /// Its length, bytes.
+        bytes: u64,
+    },
+}
+
+impl Content {
+    /// Its length, bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Text(text) => text.len() as u64,
+            Self::Bytes(bytes) => *bytes,
+            Self::Made { kind, bytes } => {
+                let (head, tail, _) = frame(*kind);
+                (*bytes).max((head.len() + tail.len()) as u64)
+            }
+        }
+    }
+
+    /// The bytes themselves.
+    ///
+    /// Cost: allocates all of them; [`Site::check`] bounds their number.
+    pub fn made(&self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.clone().into_bytes(),
+            Self::Bytes(bytes) => vec![b'x'; *bytes as usize],
+            Self::Made { kind, .. } => {
+                let (head, tail, line) = frame(*kind);
+                filled(head, tail, line, self.bytes())
+            }
+        }
+    }
+}
+
+/// A kind's beginning and end, and what fills it between them; a line is written with its number.
+fn frame(kind: Kind) -> (&'static str, &'static str, fn(u64) -> String) {
+    match kind {
+        // Rules that no element of the page matches: they are parsed and change nothing.
+        Kind::Stylesheet => ("", "", |n| format!(".r{n}{{margin:{}px;color:#{n:06x}}}\n", n % 97)),
+        Kind::Script => ("", "", |n| format!("var r{n}={};\n", n * 31 % 9973)),
+        Kind::Image => {
+            ("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1\" height=\"1\">", "</svg>", |n| {
+                format!("<g id=\"r{n}\"/>\n")
+            })
+        }
+        Kind::Document => ("<!doctype html>\n<title>made</title>\n", "", |n| {
+            format!("<p>Paragraph {n} of {}.\n", n * 31 % 9973)
+        }),
+        Kind::Font | Kind::Other => ("", "", |n| format!("{n:08x}")),
+    }
+}
+
+/// Whole lines while they fit, and then spaces, which mean nothing in each of these kinds.
+fn filled(head: &str, tail: &str, line: fn(u64) -> String, bytes: u64) -> Vec<u8> {
+    let bytes = bytes as usize;
+    let mut text = Vec::with_capacity(bytes);
+    text.extend(head.bytes());
+    for number in 0.. {
+        let line = line(number);
+        if text.len() + line.len() + tail.len() > bytes {
+            break;
+        }
+        text.extend(line.bytes());
+    }
+    text.resize(bytes.saturating_sub(tail.len()), b' ');
+    text.extend(tail.bytes());
+    text
+}
+
+/// The document of a made page: names all resources, asks for no icon, and fills its size with paragraphs.
+fn document(page: &MadePage, extension: &str) -> String {
+    let mut head = "<!doctype html>\n<html><head><meta charset=utf-8><title>made page</title>\n\
+                    <link rel=icon href=data:,>\n"
+        .to_owned();
+    let mut body = "</head><body>\n".to_owned();
+    let shards = page.shards.len();
+    for number in 1..=page.resources {
+        let path = resource_path(number, extension);
+        let url = match (number as usize - 1).checked_rem(shards) {
+            Some(shard) => url(page.tls, &page.shards[shard], page.port, &path),
+            None => path,
+        };
+        // Writing to a string cannot fail.
+        let _ = match page.kind {
+            Kind::Script => writeln!(head, "<script src=\"{url}\"></script>"),
+            Kind::Image => writeln!(body, "<img src=\"{url}\" alt=\"\">"),
+            Kind::Font => {
+                let _ = writeln!(body, "<p style=\"font-family:f{number}\">x");
+                writeln!(head, "<style>@font-face{{font-family:f{number};src:url({url})}}</style>")
+            }
+            Kind::Stylesheet | Kind::Document | Kind::Other => {
+                writeln!(head, "<link rel=stylesheet href=\"{url}\">")
+            }
+        };
+    }
+    let text = head + &body;
+    let (_, _, line) = frame(Kind::Document);
+    let bytes = page.page_bytes.min(BYTES_MAX).max((text.len() + END.len()) as u64);
+    String::from_utf8(filled(&text, END, line, bytes)).expect("made of ASCII alone")
+}
+
+/// The end of a made document.
+const END: &str = "</body></html>\n";
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::page::resource::Priority;
+
+    fn page() -> MadePage {
+        MadePage {
+            resources: 20,
+            kind: Kind::Stylesheet,
+            resource_bytes: 1_000,
+            page_bytes: 5_000,
+            page_time_ns: 0,
+            resource_time_ns: 0,
+            shards: Vec::new(),
+            tls: false,
+            port: 80,
+        }
+    }
+
+    fn text(file: &File) -> String {
+        String::from_utf8(file.content.made()).unwrap()
+    }
+
+    #[test]
+    fn a_made_page_has_a_document_that_names_each_resource_once_and_files_of_the_sizes_asked_for() {
+        for kind in [Kind::Stylesheet, Kind::Script, Kind::Image, Kind::Font] {
+            let site = Site::of_page(&MadePage { kind, ..page() }).unwrap();
+            assert_eq!(site.files.len(), 21);
+            let document = text(&site.files[0]);
+            assert_eq!(document.len(), 5_000, "{kind:?}");
+            assert!(document.contains("<link rel=icon href=data:,>"));
+            for file in &site.files[1..] {
+                assert_eq!(document.matches(&file.path).count(), 1, "{}", file.path);
+                assert_eq!(text(file).len(), 1_000);
+                assert_eq!(file.content.bytes(), 1_000);
+            }
+            assert!(!site.is_dynamic());
+        }
+    }
+
+    #[test]
+    fn a_page_smaller_than_its_own_markup_is_as_small_as_it_can_be() {
+        let small = MadePage { kind: Kind::Image, page_bytes: 0, resource_bytes: 0, ..page() };
+        let site = Site::of_page(&small).unwrap();
+        assert!(text(&site.files[0]).ends_with("</body></html>\n"));
+        let image = text(&site.files[1]);
+        assert!(image.starts_with("<svg ") && image.ends_with("></svg>"), "{image}");
+        assert_eq!(site.files[1].content.bytes(), image.len() as u64);
+    }
+
+    #[test]
+    fn made_css_is_whole_rules_and_space() {
+        let css = Content::Made { kind: Kind::Stylesheet, bytes: 777 };
+        let css = String::from_utf8(css.made()).unwrap();
+        assert_eq!(css.len(), 777);
+        assert!(css.trim_end().ends_with('}'));
+        assert_eq!(css.matches('{').count(), css.matches('}').count());
+    }
+
+    #[test]
+    fn resources_are_spread_over_the_shards_in_turn() {
+        let shards = ["a.test", "b.test"].map(str::to_owned).to_vec();
+        let site = Site::of_page(&MadePage { shards, port: 8080, ..page() }).unwrap();
+        let document = text(&site.files[0]);
+        assert!(document.contains("\"http://a.test:8080/r/1.css\""), "{document}");
+        assert_eq!(document.matches("http://b.test:8080/r/").count(), 10);
+        assert_eq!(site.names.len(), 2);
+    }
+
+    #[test]
+    fn a_graph_is_replayed_with_a_host_per_origin_and_names_that_are_made() {
+        let resource = |url: &str, kind, body_bytes| Resource {
+            url: url.to_owned(),
+            kind,
+            body_bytes,
+            server_us: 1_500,
+            status: 304,
+            priority: Priority::High,
+            ..Resource::default()
+        };
+        let graph = Graph {
+            resources: vec![
+                resource("https://example.org/../../etc?x\r\n", Kind::Document, 10),
+                resource("https://cdn.example.org:444/a.css", Kind::Stylesheet, 20),
+                resource("https://example.org#b", Kind::Image, 30),
+            ],
+        };
+        let Replayed { site, graph, origins } = Site::of_graph(&graph, true, 443).unwrap();
+        assert_eq!(site.names, ["h0.test", "h1.test"]);
+        assert_eq!(origins[1], ("h1.test".to_owned(), "https://cdn.example.org:444".to_owned()));
+        let urls: Vec<&str> = graph.resources.iter().map(|one| one.url.as_str()).collect();
+        let expected =
+            ["https://h0.test/index.html", "https://h1.test/r/1.css", "https://h0.test/r/2.svg"];
+        assert_eq!(urls, expected);
+        assert_eq!(site.bytes(), 60);
+        assert_eq!(site.files[0].server_time_ns, 1_500_000);
+        assert!(graph.resources.iter().all(|one| one.status == 200));
+        assert!(Site::of_graph(&Graph::default(), true, 443).is_err());
+    }
+
+    #[test]
+    fn bounds_and_hostile_names_are_refused_with_a_sentence() {
+        let site = Site::of_page(&page()).unwrap();
+        let refused = |site: &Site| site.check().unwrap_err();
+        let with = |path: &str| {
+            let mut site = site.clone();
+            path.clone_into(&mut site.files[1].path);
+            site
+        };
+        for path in ["r/1", "/../x", "/r//x", "/r/.htaccess", "/a b", "/a\"", "/a\n", "/a/b/c/d"] {
+            assert!(refused(&with(path)).contains("is no path"), "{path}");
+        }
+        assert!(refused(&with("/index.html")).contains("two files"));
+        let names = |name: &str| Site { names: vec![name.to_owned()], ..site.clone() };
+        for name in ["", "a b", "-a", "a..b", "a;b", "a\"", &"a".repeat(64)] {
+            assert!(refused(&names(name)).contains("is no host name"), "{name}");
+        }
+        let mut large = site.clone();
+        large.files[3].content = Content::Bytes(u64::MAX);
+        assert!(refused(&large).contains("at most 256 MiB"));
+        let mut slow = site.clone();
+        slow.files[3].server_time_ns = 61_000_000_000;
+        assert!(refused(&slow).contains("at most 60 s"));
+        let mut odd = site;
+        odd.files[2].content_type = "text/css\"\nX".to_owned();
+        assert!(refused(&odd).contains("is no content type"));
+        assert!(Site::default().check().is_err());
+        assert!(Site::of_page(&MadePage { resources: 3_000, ..page() }).is_err());
+        assert!(Site::of_page(&MadePage { kind: Kind::Other, ..page() }).is_err());
+    }
+}
