@@ -1,8 +1,17 @@
 //! What is true without a machine: no clock, socket, file or environment is touched here.
 //!
-//! Captured bytes and text come in, values go out. Read [`link`] for what joins two hosts,
-//! [`packet`] for what the wire says, [`counters`] and [`tcp_info`] for what the kernel says,
-//! [`stats`] for what the numbers allow one to say, and [`record`] for what is kept.
+//! Captured bytes, text and instants come in, values go out. What is where:
+//!
+//! - [`units`]: how quantities are read and written; [`printable`]: text of others without control characters.
+//! - [`link`]: what joins two hosts, as asked for and as the emulator has it, packet by packet.
+//! - [`tcp`]: what the kernel counts and says of sockets, what the wire says, and the arithmetic over both.
+//! - [`http`]: responses, URLs, the use of connections, and pools of blocking workers.
+//! - [`page`]: what a browser loads and when, what came of it, and who visits.
+//! - [`stats`]: what the numbers allow one to say, without knowing what was measured.
+//! - [`experiment`]: what an experiment is described with: options, metrics, columns, causes.
+//! - [`study`]: which arms of an experiment run, what is compared, and when a run has seen enough.
+//! - [`record`]: what is kept of a run; its names and shapes are a contract.
+//! - [`verdict`]: which trials count, how two arms compare, and what is in doubt.
 //!
 //! A release is built without optimising this crate, most of which runs once a second. What runs once a
 //! packet or once a request is `#[inline]`: it is compiled with the caller, and as well as the caller.
@@ -14,7 +23,6 @@ pub mod page;
 pub mod printable;
 mod random;
 pub mod record;
-pub mod shell;
 pub mod stats;
 pub mod study;
 pub mod tcp;

@@ -1,7 +1,7 @@
 //! Do our statistics agree with `SciPy`'s, computed independently by `tests/scipy/make.py`?
 
 use serde::Deserialize;
-use tcptoll_core::stats::{bootstrap, sample, sequence, two_sample};
+use tcptoll_core::stats::{sample, sequence, two_sample};
 
 #[derive(Deserialize)]
 struct Expected {
@@ -161,10 +161,10 @@ fn bootstrap_intervals_are_scipys_to_the_error_of_drawing() {
         let (a, b) = (&pair.a.values, &pair.b.values);
         let mut ratio = |of_a: &[usize], of_b: &[usize]| Some(mean_of(a, of_a) / mean_of(b, of_b));
         let options =
-            bootstrap::Options { resamples: expected.resamples, seed: 1, alpha: expected.alpha };
+            two_sample::Options { resamples: expected.resamples, seed: 1, alpha: expected.alpha };
         let found = [
-            bootstrap::interval(a.len(), b.len(), &mut ratio, options).unwrap(),
-            bootstrap::percentile_interval(a.len(), b.len(), &mut ratio, options).unwrap(),
+            two_sample::bootstrap_interval(a.len(), b.len(), &mut ratio, options).unwrap(),
+            two_sample::percentile_interval(a.len(), b.len(), &mut ratio, options).unwrap(),
         ];
         // A quantile at 2.5 % of 20,000 draws is off by 0.019 standard errors, BCa's by 0.023; both
         // sides draw, so √2 times that; four times it is 0.13. A wrong formula shifts BCa by more:

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::SysError;
+use crate::error::SysError;
 
 /// Sends echo requests to one address and recognises the answers.
 #[derive(Debug)]

@@ -4,8 +4,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::record::{Arm, Cause, Excluded, HostSummary, Points, Verdict, WarningEntry};
-use tcptoll_core::shell;
+use tcptoll_core::printable;
+use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::comparison::{Points, Verdict};
+use tcptoll_core::record::hosts::HostSummary;
+use tcptoll_core::record::{Cause, Excluded, WarningEntry};
 
 use crate::own::Failed;
 use crate::run::{Own, Run};
@@ -344,7 +347,7 @@ fn partial_points(points: &Points) -> String {
 
 /// A command line to paste into a shell: arguments that need it are quoted.
 pub fn command(arguments: &[String]) -> String {
-    arguments.iter().map(|one| shell::argument(one)).collect::<Vec<_>>().join(" ")
+    arguments.iter().map(|one| printable::shell_argument(one)).collect::<Vec<_>>().join(" ")
 }
 
 /// How a run's own figures support an advice: `proven` where a comparison told two arms apart.

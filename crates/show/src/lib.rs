@@ -30,7 +30,8 @@ pub mod text;
 
 use std::path::Path;
 
-use tcptoll_core::record::{Advice, Comparison, Summary, WarningEntry};
+use tcptoll_core::record::comparison::Comparison;
+use tcptoll_core::record::{Advice, Summary, WarningEntry};
 
 pub use self::clean::ascii;
 pub use self::run::{Own, Reports};
@@ -53,7 +54,7 @@ pub fn printable_line(text: &str) -> String {
 /// One argument of a command to paste into a POSIX shell: printable, and quoted if it needs to be.
 #[must_use]
 pub fn shell_argument(argument: &str) -> String {
-    tcptoll_core::shell::argument(&clean::line(argument))
+    tcptoll_core::printable::shell_argument(&clean::line(argument))
 }
 
 /// How the terminal text is laid out.

@@ -6,9 +6,10 @@
 
 use crate::tune::found::Found;
 use tcptoll_core::record::Summary;
-use tcptoll_core::study::{Study, stored};
-use tcptoll_live::doctor::Examination;
-use tcptoll_live::watch::{Review, State};
+use tcptoll_core::study::{Study, file};
+use tcptoll_live::doctor::examination::Examination;
+use tcptoll_live::watch::record::review::Review;
+use tcptoll_live::watch::state::State;
 
 /// What a published schema describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl Schema {
     pub fn published(self) -> &'static str {
         match self {
             Self::Doctor => include_str!("schemas/doctor.schema.json"),
-            Self::Study => stored::SCHEMA,
+            Self::Study => file::SCHEMA,
             Self::Summary => include_str!("schemas/summary.schema.json"),
             Self::Tune => include_str!("schemas/tune.schema.json"),
             Self::Watch => include_str!("schemas/watch.schema.json"),

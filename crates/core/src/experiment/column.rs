@@ -3,7 +3,8 @@
 //! Text, HTML, CSV and Markdown render the same columns, so that they cannot disagree. A column is
 //! defined once; each table lists the columns that it has room for.
 
-use crate::record::{Arm, Summary};
+use crate::record::Summary;
+use crate::record::arm::Arm;
 
 /// A table, a row per arm.
 #[derive(Clone, Copy, Debug)]

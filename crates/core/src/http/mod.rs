@@ -4,9 +4,6 @@
 //! Everything is sans-IO: bytes and instants come in as arguments.
 
 pub mod access_log;
-pub mod closing;
-pub mod pool;
-pub mod reasons;
 pub mod response;
 pub mod reuse;
 pub mod server;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::record::LinkAsked;
+use crate::record::hosts::LinkAsked;
 use crate::units::{self, UnitError, echo, text_time};
 
 /// Bytes that Ethernet adds to each IP packet on the line: header 14, check sum 4, preamble and start
@@ -528,10 +528,9 @@ fn edit_distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-pub mod clock_offset;
+pub mod clocks;
 pub mod lab_network;
 pub mod model;
-pub mod wakeups;
 
 #[cfg(test)]
 mod tests;

@@ -11,8 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::graph::{Graph, Initiator, Resource};
-use super::resource::{Kind, Priority};
+use super::resource::{Graph, Initiator, Kind, Priority, Resource};
 use super::rules;
 use super::waterfall::{Request as Loaded, Waterfall};
 

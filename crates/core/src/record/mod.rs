@@ -4,6 +4,8 @@
 //! absent is `None` (left out of the JSON), never 0 or -1. Readers ignore fields they do not know;
 //! [`RECORD_VERSION`] rises only when an old reader would be misled.
 
+#![warn(missing_docs)]
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -11,51 +13,43 @@ use serde::{Deserialize, Serialize};
 
 mod arm;
 mod comparison;
-mod connect;
-mod host;
-mod http;
+mod connections;
+mod hosts;
 mod keepalive;
-mod link;
-pub(crate) mod merge;
-mod message;
-mod metric;
-mod own;
-mod page;
-mod path;
-mod points;
-mod port_use;
-pub mod possible;
-mod queue;
-mod resolved;
-mod site_visits;
-mod socket_memory;
-mod transfer;
-mod workers;
+pub(crate) mod own;
+mod pages;
+mod queues;
+mod transfers;
 
-pub use arm::{Arm, Warmup};
-pub use comparison::{Comparison, OverPoints, PointRatio, Round, Rounds, Verdict};
-pub use connect::{Expectation, HandshakeView, Step, Timeline};
-pub use host::{HostSummary, Listener, Softirq};
-pub use http::Closing;
+pub use arm::{Arm, Metric, Warmup, impossible};
+pub use comparison::{
+    Comparison, Due, Merged, Missing, NotMerged, OverPoints, Point, PointArm, PointRatio, Points,
+    Round, Rounds, Source, SplitLoad, Verdict,
+};
+pub use connections::{
+    Acks, Cliff, Closing, Expectation, HandshakeView, MessageWay, PortPoint, PortUse, Step,
+    Timeline,
+};
+pub use hosts::{
+    Background, HostSummary, LinkAsked, LinkKind, LinkMeasured, Listener, LossMeasured, Path,
+    Resolved, Route, Softirq,
+};
 pub use keepalive::{Deaths, Keepalive};
-pub use link::{LinkAsked, LinkKind, LinkMeasured, LossMeasured};
-pub use message::{Acks, MessageWay};
-pub use metric::Metric;
 pub use own::Own;
-pub use page::PageLoads;
-pub use path::{Background, Path, Route};
-pub use points::{Due, Merged, Missing, NotMerged, Point, PointArm, Points, Source, SplitLoad};
-pub use port_use::{Cliff, PortPoint, PortUse};
-pub use queue::{DropBalance, HalfOpenPeer, ListenerQueue, Outcome, Queues, RetryLadder};
-pub use resolved::Resolved;
-pub use site_visits::{MemoryLimit, PageGroup, SiteVisits};
-pub use socket_memory::{ConnectionMemory, MemoryHeld, MemorySockets, MemoryState};
-pub use transfer::{Buffer, BufferLimit, Sender, SocketEnd, Transfer, Way};
-pub use workers::{RequestGroup, WorkerPool};
+pub use pages::{MemoryLimit, PageGroup, PageLoads, SiteVisits};
+pub use queues::{
+    DropBalance, HalfOpenPeer, ListenerQueue, Outcome, Queues, RequestGroup, RetryLadder,
+    WorkerPool,
+};
+pub use transfers::{
+    Buffer, BufferLimit, ConnectionMemory, MemoryHeld, MemorySockets, MemoryState, Sender,
+    SocketEnd, Transfer, Way,
+};
 
-pub use crate::stats::{HistogramSummary, Series};
+pub use crate::stats::summary::{HistogramSummary, Series};
 pub use crate::study::Published;
-pub use crate::tcp::wire::{Traffic, Wire, WireCounts};
+pub use crate::tcp::wire::quiet::Traffic;
+pub use crate::tcp::wire::{Wire, WireCounts};
 
 /// Version of the record format written by this build.
 ///
@@ -109,6 +103,7 @@ pub fn tagged<'de, D: serde::Deserializer<'de>>(
     }
 }
 
+/// The value in a box, which keeps the variants of an enum of lines small.
 pub fn boxed<T: serde::de::DeserializeOwned>(
     value: serde_json::Value,
 ) -> Result<Box<T>, serde_json::Error> {
@@ -123,7 +118,7 @@ pub struct Header {
     /// The experiment's name, kebab case.
     pub experiment: String,
     /// The study, whole, as it was run (lists of the command line are a study too).
-    #[serde(deserialize_with = "crate::study::stored")]
+    #[serde(deserialize_with = "crate::study::file::stored")]
     pub study: crate::study::Study,
     /// The exact command line, one element an argument.
     pub command: Vec<String>,

@@ -11,10 +11,12 @@
 //! Without `: METRIC` the primary metric is meant. Names of arms may hold any sign: a placeholder
 //! is read by the names there are.
 
-use crate::record::{Comparison, Summary, Verdict};
+use crate::record::Summary;
+use crate::record::comparison::{Comparison, Verdict};
+use crate::study::Study;
+use crate::study::error::{StudyError, suggestion};
 use crate::study::pairs::pairs;
 use crate::study::stop::percent;
-use crate::study::{Study, StudyError, suggestion};
 use crate::units::{echo, human_count, human_rate, human_share, human_us};
 use crate::verdict::consolidate;
 
@@ -242,7 +244,8 @@ pub(crate) mod tests {
     use super::*;
 
     const PRIMARY: &str = "connect_us_mean";
-    use crate::record::{Arm, HistogramSummary, Metric};
+    use crate::record::HistogramSummary;
+    use crate::record::arm::{Arm, Metric};
 
     pub(crate) fn summary() -> Summary {
         let metric = |value, unit: &str| Metric {

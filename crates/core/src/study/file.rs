@@ -1,9 +1,17 @@
-//! From the text of a study file to its shape; what the words mean is checked afterwards.
+//! From the text of a study file to a study, checked as a whole: its arms, what it compares, how long
+//! it runs; and from a record, where what a later version added is passed over.
+//!
+//! In a study file an unknown key is a slip, and is refused. In a record it is the word of a newer
+//! program, whose rounds can still be read and compared.
 
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::Study;
 use super::error::{StudyError, key_at, line_at, suggestion};
+use super::pairs::pairs;
+use super::stop::StopRule;
 use crate::units::echo;
 
 /// Keys of a published figure. Its type is the record's, whose readers pass over what they do not
@@ -91,8 +99,110 @@ impl StudyError {
     }
 }
 
+impl Study {
+    /// Reads a study file.
+    ///
+    /// Errors: with line, key and remedy. What only the experiment knows (its options, its
+    /// metrics) is not looked at.
+    pub fn from_toml(text: &str) -> Result<Self, StudyError> {
+        let study = read(text)?;
+        study.check().map_err(|error| error.in_text(text))?;
+        Ok(study)
+    }
+
+    /// Checks all that can be told without the experiment.
+    pub fn check(&self) -> Result<(), StudyError> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if !self.name.chars().all(plain) || self.name.starts_with('-') {
+            let problem = "write lower-case letters, digits and hyphens";
+            return Err(StudyError::text("name", &self.name, problem));
+        }
+        let arms = self.arms()?;
+        self.check_lost()?;
+        for (published, number) in self.published.iter().zip(1..) {
+            if !arms.iter().any(|arm| arm.name == published.arm) {
+                let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+                return Err(StudyError::text(
+                    format!("published[{number}].arm"),
+                    &published.arm,
+                    format!("no such arm; {}", suggestion(&published.arm, &names)),
+                ));
+            }
+        }
+        self.margin()?;
+        StopRule::from_study(self)?;
+        let metric = self.metric.as_deref().unwrap_or("the primary metric");
+        pairs(self, &arms, metric).map(drop)
+    }
+
+    /// Refuses a setting that is given in two places of which one has no say. That a named arm has
+    /// its own instead of the study's is no loss.
+    fn check_lost(&self) -> Result<(), StudyError> {
+        let lost = |key: String, by: String| {
+            Err(StudyError::key(key, format!("overridden in every arm by {by}; remove it here")))
+        };
+        for factor in self.factors.keys() {
+            let by = format!("the factor {}", echo(factor));
+            if factor == "warmup" && self.warmup.is_some() {
+                return lost("warmup".to_owned(), by);
+            }
+            if self.settings.contains_key(factor) {
+                return lost(format!("settings.{factor}"), by);
+            }
+            let arm = self.named_arms.iter().position(|arm| arm.settings.contains_key(factor));
+            if let Some(arm) = arm {
+                return lost(format!("arm[{}].{factor}", arm + 1), by);
+            }
+        }
+        if self.warmup.is_some() && self.settings.contains_key("warmup") {
+            return lost("warmup".to_owned(), "settings.warmup".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// The published JSON Schema of a study file.
+pub const SCHEMA: &str = include_str!("study.schema.json");
+
+/// Reads a study without the keys that its types do not know, at any depth.
+///
+/// Errors: what is known holds what it cannot, or is missing.
+pub(crate) fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Study, D::Error> {
+    let mut value = Value::deserialize(deserializer)?;
+    // Its published schema says which keys there are.
+    let schema: Value = serde_json::from_str(SCHEMA).map_err(de::Error::custom)?;
+    keep_known(&mut value, &schema, &schema);
+    serde_json::from_value(value).map_err(de::Error::custom)
+}
+
+/// Removes, wherever `schema` allows no other keys, all that it does not name.
+///
+/// `root` is what its references, `#/$defs/NAME`, are looked up in.
+fn keep_known(value: &mut Value, schema: &Value, root: &Value) {
+    let named = schema["$ref"].as_str().and_then(|path| root.pointer(path.strip_prefix('#')?));
+    let schema = named.unwrap_or(schema);
+    match value {
+        Value::Object(table) => {
+            if schema["additionalProperties"] == Value::Bool(false) {
+                table.retain(|key, _| schema["properties"].get(key).is_some());
+            }
+            for (key, inner) in table {
+                keep_known(inner, &schema["properties"][key.as_str()], root);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                keep_known(item, &schema["items"], root);
+            }
+        }
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const HEAD: &str = "question = 'what?'\nexperiment = 'connect'\n";
@@ -140,6 +250,37 @@ mod tests {
     fn no_text_at_all_breaks_the_reader() {
         for text in ["", "\u{0}", "[", "[[", "a.b.c", "[rounds]\n\u{1b}[31m = 1", "é = 'é"] {
             read(text).unwrap_err();
+        }
+    }
+
+    const FILE: &str = "question = 'what?'\nexperiment = 'connect'\nwarmup = 3\n\
+                        [rounds]\ntarget = 'ci 1%'\nmin = 6\n[settings]\ncount = 1\n\
+                        [factors]\nbacklog = [1, 2]\n[[arm]]\nname = 'a'\nrate = 1.5\n\
+                        [[compare]]\nfactor = 'backlog'\nagainst = 1\n[[published]]\n\
+                        arm = 'a, backlog 1'\nmetric = 'm'\nvalue = 1\nsource = 's'\n";
+
+    #[test]
+    fn a_record_s_study_is_read_without_what_a_later_version_added() {
+        let study = Study::from_toml(FILE).unwrap();
+        let written = serde_json::to_value(&study).unwrap();
+        let mut later = written.clone();
+        later["telepathy"] = json!({ "at": [1, 2] });
+        later["rounds"]["until"] = json!("noon");
+        later["compare"][0]["how"] = json!("by eye");
+        later["published"][0]["page"] = json!(3);
+        assert!(serde_json::from_value::<Study>(later.clone()).is_err());
+        assert_eq!(stored(later).unwrap(), study);
+        assert_eq!(stored(written).unwrap(), study, "settings, factors and arms are whole");
+    }
+
+    #[test]
+    fn what_is_known_is_still_checked() {
+        for broken in [
+            json!({ "question": "what?" }),
+            json!({ "question": "what?", "experiment": "connect", "rounds": { "min": "six" } }),
+            json!(["what?"]),
+        ] {
+            assert!(stored(broken.clone()).is_err(), "{broken}");
         }
     }
 }

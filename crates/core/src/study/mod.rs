@@ -3,31 +3,32 @@
 //! What the command line can do with lists (`--backlog 128,4096`) and what a study file can do are
 //! one mechanism: both become a [`Study`], whose [`Study::arms`] are run one after the other.
 //!
-//! [`error`] says where a study is wrong, [`crate::study::pairs`] what it compares, [`crate::study::stop`] how
-//! long it runs, [`crate::study::checked_study`] whether all of that fits together.
+//! [`error`] says where a study is wrong, [`pairs`] what it compares, [`stop`] how long it runs, [`file`]
+//! whether all of that fits together. The arms of a round run in an order that is shuffled anew each round,
+//! and the same again for the same seed, so that a resumed run goes on as it would have
+//! ([`order_of_round`]). The seed is drawn anew for each run, and recorded; `--seed` repeats a run. With one
+//! fixed seed every study would run in the same order, and the bad luck of that order would be in all of
+//! them.
+
+pub mod answer;
+pub mod error;
+pub mod file;
+pub mod pairs;
+pub mod points;
+pub mod stop;
+
+pub use error::{ARMS_MAX, StudyError, did_you_mean, nearest, suggestion};
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rand_core::Rng as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::stats::FIGURES;
+use crate::random::generator;
+use crate::stats::summary::FIGURES;
 use crate::units::{echo, parse_share};
-
-pub mod answer;
-mod checked_study;
-pub mod error;
-mod file;
-pub mod order;
-pub mod pairs;
-pub mod points;
-pub mod share;
-pub mod stop;
-pub mod stored;
-
-pub use error::{ARMS_MAX, StudyError, did_you_mean, nearest, suggestion};
-pub(crate) use stored::stored;
 
 /// Option name (as on the command line, without dashes) to value.
 pub type Settings = BTreeMap<String, Value>;
@@ -383,6 +384,27 @@ impl PlannedArm {
         next.name.push_str(&format!("{factor} {}", level_text(level)));
         next
     }
+}
+
+/// The order of `arms` arms in a round: a permutation of their indices.
+pub fn order_of_round(seed: u64, round: u32, arms: usize) -> Vec<usize> {
+    let mut random = generator(seed, [u64::from(round), u64::MAX, 0]);
+    let mut order: Vec<usize> = (0..arms).collect();
+    for last in (1..arms).rev() {
+        // The bias of a remainder of 2^64 by at most 256 is below 2^-56.
+        order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
+    }
+    order
+}
+
+/// The seed of one trial's losses and jitter.
+pub fn seed_of_trial(seed: u64, round: u32, arm: usize, attempt: u32) -> u64 {
+    generator(seed, [u64::from(round), arm as u64, u64::from(attempt)]).next_u64()
+}
+
+/// The seed of what is the same in all arms of a round.
+pub fn seed_of_round(seed: u64, round: u32) -> u64 {
+    generator(seed, [u64::from(round), u64::MAX, 1]).next_u64()
 }
 
 #[cfg(test)]

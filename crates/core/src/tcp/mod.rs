@@ -3,7 +3,6 @@
 pub mod checking;
 pub mod counters;
 pub mod drops;
-pub mod half_open;
 pub mod handshake;
 pub mod ladder;
 pub mod packet;

@@ -6,7 +6,7 @@
 //! repeated where the reason may pass, and not where it follows from the settings.
 
 use crate::record::Lasting;
-use crate::stats::little;
+use crate::stats::diagnostics;
 use crate::tcp::counters::{Standstill, Stolen};
 use crate::verdict::warning::Warning;
 
@@ -93,7 +93,7 @@ pub struct ClosedLoop {
 impl ClosedLoop {
     fn departs(&self) -> bool {
         self.operations >= self.asked.saturating_mul(TURNS_MIN)
-            && little::departs(self.found, self.asked as f64)
+            && diagnostics::departs(self.found, self.asked as f64)
     }
 }
 

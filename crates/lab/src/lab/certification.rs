@@ -10,12 +10,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tcptoll_core::link::{LinkSpec, line_bytes};
-use tcptoll_core::record::{LinkKind, LinkMeasured, LossMeasured};
-use tcptoll_core::stats::{Histogram, exact_interval, nearest_rank};
+use tcptoll_core::record::hosts::{LinkKind, LinkMeasured, LossMeasured};
+use tcptoll_core::stats::binomial::exact_interval;
+use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::sample::nearest_rank;
 use tcptoll_core::units::{human_rate, human_us, parse_share, parse_time};
 
-use super::{Handle, Hosts, Interrupt, LabError};
-use crate::messages::{Arrivals, Calibrate, Count, Ping, Sink, Train, Watch};
+use super::{Hosts, Interrupt, LabError};
+use crate::lab::handle::Handle;
+use crate::messages::link::{Calibrate, Count, Watch};
+use crate::messages::probes::{Arrivals, Ping, Sink, Train};
 
 /// How far a link may be from what was asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -102,7 +106,7 @@ const AGAIN_MAX: usize = 3;
 
 /// The correction of a wake-up is at most this, ns, and at most a third of the round trip.
 ///
-/// No packet is released before its time by more than that, see [`tcptoll_core::link::wakeups`]. Wake-ups
+/// No packet is released before its time by more than that, see [`tcptoll_core::link::clocks`]. Wake-ups
 /// take 15 to 75 µs (Linux 6.18, a virtual machine); what is above 100 µs is a busy machine, which is
 /// to be seen and not to be taken off.
 const EARLY_MAX_NS: i64 = 100_000;

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde::de::{DeserializeOwned, IgnoredAny};
-use tcptoll_core::stats::Histogram;
+use tcptoll_core::stats::histogram::Histogram;
 
 use super::{Interrupt, LabError};
 use crate::channel::{Channel, ChannelError};
@@ -233,7 +233,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::messages::{Greet, ReadSysctls, Settle};
+    use crate::messages::connect::Greet;
+    use crate::messages::host::{ReadSysctls, Settle};
 
     /// What a handle gives to a host that sends these messages, whatever it is asked.
     fn spoken(messages: &[Value]) -> (Result<Handle, LabError>, Channel) {

@@ -3,7 +3,7 @@
 //!
 //! Time: a packet enters when it is read from its device. A thread that sleeps wakes late, so the
 //! last stretch before a release is spun, as long as spinning takes less than a third of a CPU; how
-//! long that stretch has to be is learned ([`tcptoll_core::link::wakeups`]). How late packets really left
+//! long that stretch has to be is learned ([`tcptoll_core::link::clocks`]). How late packets really left
 //! is recorded.
 //!
 //! The pump is pinned to the client's CPU: at 500 connections/s its p99 lateness was 97 µs there, 603 µs
@@ -21,14 +21,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use tcptoll_core::link::clocks::{Wait, Wakeups};
 use tcptoll_core::link::model::{Fate, Loss, Pipe, Settings, settings};
-use tcptoll_core::link::wakeups;
-use tcptoll_core::link::wakeups::{Wait, Wakeups};
-use tcptoll_core::link::{LinkSpec, line_bytes};
-use tcptoll_core::stats::Histogram;
+use tcptoll_core::link::{LinkSpec, clocks, line_bytes};
+use tcptoll_core::stats::histogram::Histogram;
 use tcptoll_core::tcp::handshake::{End, HandshakeTrace};
 use tcptoll_core::tcp::packet::{Packet, flow};
-use tcptoll_core::tcp::wire::{AckTracker, Direction, SpanTracker, WireTracker, payload_start};
+use tcptoll_core::tcp::wire::ack_delay::AckTracker;
+use tcptoll_core::tcp::wire::spans::{SpanTracker, payload_start};
+use tcptoll_core::tcp::wire::{Direction, WireTracker};
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Event, Interest, Poller};
 use tcptoll_kernel::packet_socket::PacketSocket;
@@ -40,7 +41,8 @@ use crate::channel::Channel;
 use crate::channel::orders::{Orders, Refusal};
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
-use crate::messages::{Began, Calibrate, Count, Counted, FaultPorts, Peek, Rows, TakeSpan, Watch};
+use crate::messages::link::{Calibrate, Count, Counted, FaultPorts, Peek, TakeSpan, Watch};
+use crate::messages::{Began, Rows};
 
 /// Room for the largest super-packet and the headers in front of it.
 const FRAME_MAX: usize = 65_536 + 128;
@@ -311,7 +313,7 @@ impl Pump {
             }
             let entered_ns = self
                 .slept_from_ns
-                .map_or(at, |began_ns| wakeups::entered_ns(at, self.early_ns, began_ns));
+                .map_or(at, |began_ns| clocks::entered_ns(at, self.early_ns, began_ns));
             if let (Some(spans), Some(packet)) = (&mut self.witness.spans, &packet) {
                 spans.sent(direction, packet, entered_ns);
             }

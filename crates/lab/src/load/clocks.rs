@@ -5,17 +5,17 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use tcptoll_core::link::clock_offset::Exchange;
-use tcptoll_core::record::Route;
-use tcptoll_kernel::SysError;
+use tcptoll_core::link::clocks::Exchange;
+use tcptoll_core::record::hosts::Route;
 use tcptoll_kernel::epoll::{Interest, Poller};
+use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::netlink::Netlink;
 
 use super::control::{CHANNEL, stop_requested};
 use super::{LoadError, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::{AskClock, AskRoute, EXCHANGES_MAX, Reflect, Reflected, Token};
+use crate::messages::path::{AskClock, AskRoute, EXCHANGES_MAX, Reflect, Reflected, Token};
 
 /// A question: the token, its number, and room for the two stamps of its answer.
 const LENGTH: usize = TOKEN + NUMBER + 16;
@@ -154,7 +154,7 @@ fn bound(at: SocketAddr) -> Result<(UdpSocket, SocketAddr), SysError> {
 mod tests {
     use std::os::unix::net::UnixStream;
 
-    use tcptoll_core::link::clock_offset::best;
+    use tcptoll_core::link::clocks::best_offset;
 
     use super::*;
     use crate::messages::{Reply, Request};
@@ -183,7 +183,7 @@ mod tests {
     fn clocks_of_one_machine_are_not_apart_by_more_than_the_bound() {
         let seen = reflecting(None, |at| {
             let exchanges = ask(&question(at, TOKEN_HERE)).unwrap();
-            let offset = best(&exchanges).unwrap();
+            let offset = best_offset(&exchanges).unwrap();
             assert!(offset.ns.unsigned_abs() <= offset.bound_ns, "{offset:?}");
         });
         assert_eq!((seen.answered, seen.refused), (8, 0));

@@ -17,13 +17,13 @@ use std::thread::{JoinHandle, park_timeout};
 use std::time::Duration;
 
 use tcptoll_core::link::lab_network::{Addresses, DEVICE, SILENT_ADDRESSES, silent_address};
-use tcptoll_core::tcp::packet::syn::{endpoints, syn};
+use tcptoll_core::tcp::packet::{endpoints, syn};
 use tcptoll_kernel::raw_ip::{RawIp, devices_up};
 use tcptoll_kernel::socket::errno::{EAGAIN, ENOBUFS};
 
 use super::LoadError;
 use crate::clock::monotonic_ns;
-use crate::messages::{HalfOpenReport, KeepHalfOpen};
+use crate::messages::half_open::{HalfOpenReport, KeepHalfOpen};
 
 /// Most requests that are kept.
 pub const NUMBER_MAX: u64 = 65_536;

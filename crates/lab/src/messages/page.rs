@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use tcptoll_core::page::graph::Resource;
-use tcptoll_core::page::resource::Protocol;
+use tcptoll_core::page::resource::{Protocol, Resource};
 use tcptoll_core::page::waterfall::{Connection, Request, Waterfall};
 
-use super::{Rows, TlsLoad, order};
+use super::{Rows, order};
+use crate::messages::http::TlsLoad;
 
 /// Load a page once, over connections of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct LoadPage {
 pub enum PageStart {
     /// The document at this URL, and what it names.
     Url(String),
-    /// The [`Graph`](tcptoll_core::page::graph::Graph) that was uploaded before, as JSON.
+    /// The [`Graph`](tcptoll_core::page::resource::Graph) that was uploaded before, as JSON.
     Uploaded,
 }
 

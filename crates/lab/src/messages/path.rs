@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use tcptoll_core::link::clock_offset::Exchange;
-use tcptoll_core::record::Route;
+use tcptoll_core::link::clocks::Exchange;
+use tcptoll_core::record::hosts::Route;
 
 use super::{Service, order};
 

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-pub use tcptoll_core::http::pool::{BackendKind, Connection, FrontKind};
+pub use tcptoll_core::http::server::{BackendKind, Connection, FrontKind};
 
 use super::{Began, Service, order};
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tcptoll_core::page::visits::Visitors;
 
-use super::{LoadPage, order};
+use super::order;
+use crate::messages::page::LoadPage;
 
 /// Let visitors come and load pages, each over connections of its own.
 ///

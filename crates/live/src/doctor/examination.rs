@@ -6,9 +6,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Machine, Proof, ServerConfig};
+use super::Machine;
 use crate::diagnosis::{Diagnosis, Severity};
-use crate::watch::{ListenerState, State};
+use crate::doctor::config::ServerConfig;
+use crate::doctor::proof::Proof;
+use crate::watch::state::{ListenerState, State};
 use tcptoll_core::printable::line;
 use tcptoll_core::units::plural;
 
@@ -149,8 +151,8 @@ pub fn prove_command(netns: Option<&str>, finding: &str) -> Vec<String> {
 /// What was not looked at: first what could not be, then what no examination looks at.
 fn not_examined(machine: &Machine, netns: Option<&str>) -> Vec<NotExamined> {
     let state = &machine.state;
-    let namespace =
-        netns.map(|netns| format!(" --netns {}", tcptoll_core::shell::argument(&line(netns))));
+    let namespace = netns
+        .map(|netns| format!(" --netns {}", tcptoll_core::printable::shell_argument(&line(netns))));
     let again = format!("tcptoll doctor{}", namespace.as_deref().unwrap_or_default());
     let sudo = (!machine.by_root).then(|| format!("sudo {again}"));
     let mut parts = Vec::new();
@@ -255,13 +257,13 @@ fn by_design(namespace: &str) -> [NotExamined; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Program;
-    use crate::watch::Process;
+    use crate::doctor::config::Program;
+    use crate::watch::look::Process;
 
     fn machine() -> Machine {
         let mut machine = Machine::default();
         machine.state.table_age_s = Some(0.0);
-        machine.state.rates = Some(crate::watch::Rates::default());
+        machine.state.rates = Some(crate::watch::state::Rates::default());
         machine
     }
 

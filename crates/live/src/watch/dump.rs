@@ -13,7 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tcptoll_core::tcp::tcp_info::TcpState;
 use tcptoll_kernel::sock_diag::{Connection, ListenSocket};
 
-use super::{DESTINATIONS_MAX, Destination, Table};
+use super::Table;
+use crate::watch::look::{DESTINATIONS_MAX, Destination};
 
 /// Pairs in the map: 1.2 MB.
 const PAIRS_MAX: usize = 14_336;

@@ -7,15 +7,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tcptoll_core::link::clock_offset;
-use tcptoll_core::link::clock_offset::{Exchange, Offset, drift_ppm};
-use tcptoll_core::record::{Background, HostSummary, Path};
+use tcptoll_core::link::clocks;
+use tcptoll_core::link::clocks::{Exchange, Offset, drift_ppm};
+use tcptoll_core::record::hosts::{Background, HostSummary, Path};
 use tcptoll_core::tcp::counters::difference;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::certification::histogram;
-use tcptoll_lab::lab::remote::{RemoteSpec, SshAddress};
-use tcptoll_lab::lab::{Handle, Hosts, LabError};
-use tcptoll_lab::messages::{AskClock, AskRoute, Reflect, ShiftClock, Snapshot, Token};
+use tcptoll_lab::lab::handle::Handle;
+use tcptoll_lab::lab::remote::RemoteSpec;
+use tcptoll_lab::lab::remote::address::SshAddress;
+use tcptoll_lab::lab::{Hosts, LabError};
+use tcptoll_lab::messages::host::Snapshot;
+use tcptoll_lab::messages::path::{AskClock, AskRoute, Reflect, ShiftClock, Token};
 use tcptoll_lab::observe::is_same_value;
 
 use super::hosts::{observe, read_sysctls};
@@ -124,7 +127,7 @@ pub(super) fn before(
     if context.interrupt.signal().is_some() {
         return Err(LabError::Interrupted.into());
     }
-    let offset = clock_offset::best(&exchanges);
+    let offset = clocks::best_offset(&exchanges);
     // From here on the server's instants are on the client's clock.
     if let Some(offset) = offset {
         hosts.server()?.ask(&ShiftClock { ns: offset.ns.saturating_neg() })?;
@@ -169,10 +172,10 @@ pub(super) fn after(
     for (seen, later) in before.idle.iter_mut().zip(idle) {
         quickest(seen, later);
     }
-    let (Some(before), Some(after)) = (before.offset, clock_offset::best(&exchanges)) else {
+    let (Some(before), Some(after)) = (before.offset, clocks::best_offset(&exchanges)) else {
         return Ok(None);
     };
-    let bound = clock_offset::bound_between(before, after);
+    let bound = clocks::bound_between(before, after);
     if let Some(path) = &mut notes.arm.path {
         (path.clock_drift_ppm, path.clock_drift_bound_ppm) = drift_ppm(before, after).unzip();
         path.clock_bound_us = Some(bound as f64 / 1e3);

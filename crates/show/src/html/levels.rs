@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::record::{Arm, Comparison};
+use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::comparison::Comparison;
 
 use super::chart::{self, Chart, Levels, Line, Point};
 use super::plot::{Scale, Span};

@@ -10,7 +10,9 @@ use crate::number::{ABSENT, Estimate};
 use crate::run::{Own, Run};
 use crate::{columns, figures, findings, number, rounds};
 use tcptoll_core::experiment::column::Form;
-use tcptoll_core::record::{Arm, LinkMeasured, Metric, Passport};
+use tcptoll_core::record::Passport;
+use tcptoll_core::record::arm::{Arm, Metric};
+use tcptoll_core::record::hosts::LinkMeasured;
 
 /// A sortable table.
 #[derive(Serialize)]

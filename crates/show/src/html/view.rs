@@ -6,8 +6,9 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tcptoll_core::experiment::column::Form;
 use tcptoll_core::experiment::figures::SERVER_CPU;
-use tcptoll_core::experiment::names::Specs;
-use tcptoll_core::record::{Arm, PlaceKind};
+use tcptoll_core::experiment::spec::Specs;
+use tcptoll_core::record::PlaceKind;
+use tcptoll_core::record::arm::Arm;
 
 use super::picture::{ArmName, each_arm, name};
 use super::picture::{Picture, keep_units};
@@ -292,7 +293,7 @@ fn warning(warned: findings::Warned) -> Warning {
     Warning { arm: warned.arms, text: warned.text }
 }
 
-fn comparison(c: &tcptoll_core::record::Comparison, specs: Specs) -> Vec<String> {
+fn comparison(c: &tcptoll_core::record::comparison::Comparison, specs: Specs) -> Vec<String> {
     let [ratio, interval] = effect::ratio(c);
     let absent = || ABSENT.to_owned();
     vec![

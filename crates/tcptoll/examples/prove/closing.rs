@@ -11,7 +11,9 @@ use crate::first_fin::FirstFins;
 use crate::http::{http, only};
 use crate::links::tcptoll;
 use crate::table::{Folder, Table};
-use tcptoll_core::record::{Arm, ConnectionMemory, Summary};
+use tcptoll_core::record::Summary;
+use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::transfers::ConnectionMemory;
 
 const WAYS: [&str; 4] = ["keep-alive", "server-close", "client-close", "requests=10"];
 

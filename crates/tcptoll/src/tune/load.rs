@@ -15,7 +15,7 @@ use tcptoll_core::experiment::option::{Levels, Opt};
 use tcptoll_core::experiment::spec::Spec;
 use tcptoll_core::http::access_log;
 use tcptoll_core::page::har;
-use tcptoll_core::page::traffic::{Traffic, UNKNOWN};
+use tcptoll_core::page::visits::{Traffic, UNKNOWN};
 use tcptoll_core::study::{Settings, Study, level_text};
 use tcptoll_core::units::parse_time;
 use tcptoll_lab::files::{is_too_large, read_at_most};

@@ -384,7 +384,7 @@ pub(super) fn compared_note(found: &Found) -> Option<String> {
 pub(super) fn next(found: &Found) -> Vec<[String; 2]> {
     let record = found.compared_record.as_ref().or_else(|| found.stages.last()?.record.as_ref());
     let report = record.map(|record| {
-        let record = tcptoll_core::shell::argument(record);
+        let record = tcptoll_core::printable::shell_argument(record);
         [
             format!("tcptoll report {record} --html page.html"),
             "show workers and page times over time".to_owned(),

@@ -2,7 +2,8 @@
 //!
 //! The server is `faulty.py`; RFC 9112 says what is malformed.
 
-use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::record::Summary;
+use tcptoll_core::record::arm::Arm;
 
 use crate::http::{Faulty, PLANNED_S, RunOutcome, ask};
 use crate::support::{Folder, lacks, only, run, tcptoll};

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::record::Summary;
+use tcptoll_core::record::arm::Arm;
 
 use crate::first_fin::FirstFins;
 use crate::http::{closing, load};

@@ -2,7 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::record::Summary;
+use tcptoll_core::record::arm::Arm;
 
 use crate::http::{Faulty, short};
 use crate::support::{Folder, checked_summary, lacks, only, run, tcptoll};

@@ -7,7 +7,9 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
 
-use tcptoll_core::record::{Arm, Keepalive, Summary};
+use tcptoll_core::record::Summary;
+use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::keepalive::Keepalive;
 
 use crate::support::{
     Folder, TOLERANCE, checked_summary, counter, errors, last_line, no_lab, only, run, tcptoll,

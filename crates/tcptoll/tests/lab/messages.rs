@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::record::Summary;
+use tcptoll_core::record::arm::Arm;
 
 use crate::support::{
     Folder, TOLERANCE, causes, checked_summary, counter, no_lab, only, run, tcptoll,

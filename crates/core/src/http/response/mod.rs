@@ -1,12 +1,11 @@
 //! When does a response end, and was it one? RFC 9112 decides.
 //!
 //! Bytes go in as they arrive, in pieces of any size; how they were cut makes no difference to what
-//! comes of them. Heads are parsed by `httparse` and judged in `head`, chunks in `chunked`, their
-//! extensions in `extension`; what holds them together is here. Content is handed on as it came: no
+//! comes of them. Heads are parsed by `httparse` and judged in `head`, chunks and their
+//! extensions in `chunked`; what holds them together is here. Content is handed on as it came: no
 //! coding but chunked is undone.
 
 mod chunked;
-mod extension;
 mod head;
 
 use chunked::Chunk;

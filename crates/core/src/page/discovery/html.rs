@@ -11,7 +11,7 @@ use html5ever::tokenizer::{
 use url::Url;
 
 use super::css::Sheet;
-use super::{Found, LeftOuts, leave_out, media, srcset};
+use super::{Found, LeftOuts, leave_out, media};
 use crate::page::resource::{Kind, Priority};
 use crate::page::rules;
 
@@ -155,7 +155,7 @@ impl State {
             "script" => self.script(tag),
             "img" => {
                 let set = attribute(tag, "srcset")
-                    .and_then(|set| srcset::choose(set, attribute(tag, "sizes")));
+                    .and_then(|set| media::choose_image(set, attribute(tag, "sizes")));
                 self.name(set.as_deref().or(source), Kind::Image, Priority::Low, false);
             }
             "input"

@@ -139,10 +139,8 @@ fn a_document_that_grows_when_it_is_read_has_all_rules_used() {
         html.push_str(&format!("<b a{number}>"));
     }
     html.push_str(&"</p><p>x".repeat(400));
-    let images = uses::used(
-        &html,
-        &[&Sheet::read("x { background: url(i.png) }", &Url::parse(PAGE).unwrap())],
-    );
+    let images =
+        used(&html, &[&Sheet::read("x { background: url(i.png) }", &Url::parse(PAGE).unwrap())]);
     assert_eq!(images.len(), 1);
 }
 
@@ -155,8 +153,8 @@ fn deep_documents_and_many_rules_take_bounded_steps() {
     }
     let sheet = Sheet::read(&css, &Url::parse(PAGE).unwrap());
     // About 400 rules fit in the steps; none of them matches. All others count as used.
-    let images = uses::used(&html, &[&sheet]).len();
+    let images = used(&html, &[&sheet]).len();
     assert!((1..800).contains(&images), "{images}");
     // Deeper than any browser's tree: not even parsed to its end.
-    assert_eq!(uses::used(&"<div>".repeat(90_000), &[&sheet]).len(), 800);
+    assert_eq!(used(&"<div>".repeat(90_000), &[&sheet]).len(), 800);
 }

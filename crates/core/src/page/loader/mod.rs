@@ -9,9 +9,8 @@
 //! work alike (late binding, `net/socket/transport_client_socket_pool.h`). What a document or a style
 //! sheet names is found by `page::discovery`; limits and orders are in [`super::rules`].
 
-mod finish;
+mod ends;
 mod pool;
-mod start;
 
 use std::collections::BTreeMap;
 
@@ -19,9 +18,8 @@ use url::Url;
 
 use self::pool::{Pool, Socket};
 use super::discovery::{Discovery, Found};
-use super::graph::{Graph, Resource};
-pub use super::ids::{ConnectionId, Origin, RequestId};
-use super::resource::{Kind, Priority, Protocol};
+pub use super::resource::{ConnectionId, Origin, RequestId};
+use super::resource::{Graph, Kind, Priority, Protocol, Resource};
 use super::rules;
 use super::waterfall::is_refusal;
 
@@ -159,7 +157,7 @@ pub struct Loader {
     pools: BTreeMap<Origin, Pool>,
     discovery: Discovery,
     /// Known before the load, if it is.
-    graph: Option<start::Known>,
+    graph: Option<ends::Known>,
     actions: Vec<Action>,
     decoded_bytes: u64,
     document_origin: Option<Origin>,
@@ -182,13 +180,13 @@ impl Loader {
 
     /// When [`Loader::actions`] has something new without an event: a delay of a graph ends, µs.
     pub fn wake_at(&self) -> Option<u64> {
-        self.graph.as_ref().and_then(start::Known::wake_at)
+        self.graph.as_ref().and_then(ends::Known::wake_at)
     }
 
     /// Whether everything that was asked for has ended, and nothing more will become known.
     pub fn is_done(&self) -> bool {
         self.entries.iter().all(|entry| entry.state == State::Ended)
-            && self.graph.as_ref().is_none_or(start::Known::is_exhausted)
+            && self.graph.as_ref().is_none_or(ends::Known::is_exhausted)
     }
 
     /// Whether a request has failed.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::page::graph::Initiator;
+use crate::page::resource::Initiator;
 
 fn graph(resources: u32) -> Graph {
     let resource = |number: u32| Resource {

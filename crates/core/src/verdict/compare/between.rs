@@ -1,13 +1,25 @@
 //! What do two runs allow one to say of the arms they share?
 //!
 //! Two runs are not paired, and are looked at once: Welch's t on logarithms decides, and the rank test is a
-//! witness next to it. Quantiles have no formula, so their interval is a bootstrap over rounds
-//! (`compare::quantiles`).
+//! witness next to it.
+//!
+//! The quantile of all operations together is not the mean of the rounds' quantiles, and can be had
+//! where one round has too few values for its own. It has no formula, so its interval is by the bootstrap
+//! over rounds: rounds are drawn with repetition, merged, and the quantile is read again, so that operations
+//! of one round stay together (Davison and Hinkley, 1997, Bootstrap Methods and Their Application,
+//! section 3.8, hierarchical data).
 
-use super::counted::{ALPHA, Counted};
-use super::estimate::Estimate;
-use super::quantiles::Quantile;
-use crate::record::{Comparison, Trial, Verdict, WarningEntry};
+use std::collections::BTreeMap;
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::function::erf::erfc;
+
+use super::{ALPHA, Counted, Estimate};
+use crate::record::comparison::{Comparison, Verdict};
+use crate::record::{Trial, WarningEntry};
+use crate::stats::histogram::Histogram;
+use crate::stats::sample::enough;
+use crate::stats::summary::Unanswered;
 use crate::stats::{sample, sequence, two_sample};
 use crate::study::PlannedArm;
 use crate::verdict::warning::Warning;
@@ -28,7 +40,7 @@ pub struct Run<'a> {
 ///
 /// Rounds are not paired: those of another day have nothing in common. 0.05 is divided among the
 /// comparisons; one looks once, so the interval need not hold at every look as in
-/// [`super::within`]. The verdict is read from it by the same rule.
+/// [`crate::verdict::compare::within`]. The verdict is read from it by the same rule.
 ///
 /// - Single figures: ratio of the geometric means of the rounds' values, interval by Welch's t on
 ///   their logarithms. The rank test stands beside it; where the two disagree, a warning says so.
@@ -154,4 +166,173 @@ fn interval(a: &[f64], b: &[f64], alpha: f64) -> Option<[f64; 2]> {
         return (a.len().min(b.len()) >= fewest).then(|| [a[0] - b[0]; 2]);
     }
     two_sample::welch(a, b, alpha).map(|welch| welch.ci)
+}
+
+/// Fewer rounds are too few to resample: 4 have only 35 different resamples, 5 have 126.
+const ROUNDS_MIN: usize = 5;
+
+/// Resamples that lie beyond each end of an interval, at least.
+const BEYOND_END: f64 = 10.0;
+
+/// The fewest resamples.
+const RESAMPLES_MIN: f64 = 2_000.0;
+
+/// Any; the same figures give the same interval.
+const SEED: u64 = 1;
+
+/// How the metric of a quantile ends, and the quantile as a fraction.
+const ENDINGS: [(&str, u64, u64); 4] =
+    [("_p50", 1, 2), ("_p90", 9, 10), ("_p99", 99, 100), ("_p99_9", 999, 1000)];
+
+/// A quantile of a histogram in two runs, to the width of a bucket: at most 0.1 %.
+struct Quantile {
+    num: u64,
+    den: u64,
+    /// None: the histogram of a round cannot be read back.
+    sides: [Option<Side>; 2],
+}
+
+impl Quantile {
+    /// None: the metric is no quantile of a histogram that either run has, or trials have it as a
+    /// single figure.
+    fn find<'a>(metric: &str, rounds: [impl Iterator<Item = (u32, &'a Trial)>; 2]) -> Option<Self> {
+        let rounds = rounds.map(|rounds| rounds.map(|(_, trial)| &trial.arm).collect::<Vec<_>>());
+        let all = || rounds.iter().flatten();
+        let (name, num, den) = ENDINGS.iter().find_map(|(ending, num, den)| {
+            let name = metric.strip_suffix(ending)?;
+            all().any(|arm| arm.histograms.contains_key(name)).then_some((name, *num, *den))
+        })?;
+        if all().any(|arm| arm.metrics.contains_key(metric)) {
+            return None;
+        }
+        let sides = rounds.map(|arms| {
+            let summaries = arms.iter().filter_map(|arm| arm.histograms.get(name));
+            let read = |summary| Histogram::from_summary(summary).ok().flatten();
+            let summaries: Vec<_> = summaries.filter(|summary| summary.count > 0).collect();
+            let unanswered = Unanswered::merged(summaries.iter().filter_map(|all| all.unanswered));
+            let rounds = summaries.into_iter().map(read).collect::<Option<Vec<_>>>()?;
+            let bound_from_ns =
+                unanswered.map_or(u64::MAX, |unanswered| (unanswered.at_least * 1e3) as u64);
+            Some(Side::from_histograms(&rounds, bound_from_ns))
+        });
+        Some(Self { num, den, sides })
+    }
+
+    /// Of each run, the rounds that have a value; 0 where one cannot be read.
+    fn rounds(&self) -> [usize; 2] {
+        self.sides.each_ref().map(|side| side.as_ref().map_or(0, |side| side.rounds))
+    }
+
+    /// Nothing, where either run has too few values beyond the quantile.
+    fn estimate(&self, alpha: f64) -> Estimate {
+        let [Some(a), Some(b)] = &self.sides else { return Estimate::default() };
+        let shown = |side: &Side| {
+            let found = enough(side.all.count(), self.num, self.den);
+            let figure = found.then(|| side.all.quantile_ns(self.num, self.den)).flatten()?;
+            // Of two lower bounds, or of one, nothing is known of the difference.
+            (figure < side.bound_from_ns).then_some(figure as f64)
+        };
+        let Some((of_a, of_b)) = shown(a).zip(shown(b)) else { return Estimate::default() };
+        let options = options(a.rounds.min(b.rounds), alpha);
+        let interval = |effect: fn(f64, f64) -> f64| {
+            let options = options?;
+            let mut drawn = |in_a: &[usize], in_b: &[usize]| {
+                let of_a = a.quantile_ns(in_a, self.num, self.den)?;
+                Some(effect(of_a, b.quantile_ns(in_b, self.num, self.den)?))
+            };
+            // Where all draws read the same bucket, there is no bias to correct: it is the point.
+            two_sample::bootstrap_interval(a.rounds, b.rounds, &mut drawn, options).or_else(|| {
+                two_sample::percentile_interval(a.rounds, b.rounds, &mut drawn, options)
+            })
+        };
+        Estimate {
+            log_ratio: Some((of_a / of_b).ln()),
+            log_interval: interval(|a, b| (a / b).ln()),
+            difference: Some((of_a - of_b) / 1e3),
+            difference_interval: interval(|a, b| (a - b) / 1e3),
+            difference_median: None,
+            mean_of_b: Some(of_b / 1e3),
+        }
+    }
+}
+
+/// How to draw where the run with fewer rounds has `rounds`.
+///
+/// Rounds drawn from a few spread less than the few did, and how far these spread is not known
+/// either. So the level is the one at which a normal quantile reaches as far as Student's t,
+/// `√(n / (n - 1)) · t`, with the fewer degrees of freedom. Without it, two like runs of 5 rounds
+/// differed in 12 % of 400 simulated pairs and runs of 30 in 6 %; with it, in 4 % and 5 %.
+///
+/// None: fewer than [`ROUNDS_MIN`]; an end so far out that no number of resamples reaches it.
+/// Source: Hesterberg (2015), What Teachers Should Know About the Bootstrap (expanded interval).
+fn options(rounds: usize, alpha: f64) -> Option<two_sample::Options> {
+    if rounds < ROUNDS_MIN {
+        return None;
+    }
+    let n = rounds as f64;
+    let t = -StudentsT::new(0.0, 1.0, n - 1.0).ok()?.inverse_cdf(alpha / 2.0);
+    let expanded = erfc(t * (n / (n - 1.0)).sqrt() / std::f64::consts::SQRT_2);
+    let resamples = (2.0 * BEYOND_END / expanded).max(RESAMPLES_MIN);
+    (resamples <= two_sample::RESAMPLES_MAX as f64).then_some(two_sample::Options {
+        resamples: resamples as usize,
+        seed: SEED,
+        alpha: expanded,
+    })
+}
+
+/// The rounds of one run.
+struct Side {
+    rounds: usize,
+    /// A quantile from here on is a lower bound.
+    bound_from_ns: u64,
+    /// All of them together.
+    all: Histogram,
+    /// Values that occur in any round, ns, ascending: one a row of [`Self::up_to`].
+    values_ns: Vec<u64>,
+    /// How many values of each round are at most the row's: row by row, a round each. A quantile of
+    /// drawn rounds is then a binary search, which reads 30 numbers a step.
+    up_to: Vec<u64>,
+}
+
+impl Side {
+    fn from_histograms(histograms: &[Histogram], bound_from_ns: u64) -> Self {
+        let rounds = histograms.len();
+        let mut all = Histogram::new();
+        let mut counts: BTreeMap<u64, Vec<(usize, u64)>> = BTreeMap::new();
+        for (round, histogram) in histograms.iter().enumerate() {
+            all.merge(histogram);
+            for (value, count) in histogram.buckets_ns() {
+                counts.entry(value).or_default().push((round, count));
+            }
+        }
+        let mut so_far = vec![0; rounds];
+        let mut up_to = Vec::with_capacity(rounds * counts.len());
+        for of_value in counts.values() {
+            for &(round, count) in of_value {
+                so_far[round] += count;
+            }
+            up_to.extend_from_slice(&so_far);
+        }
+        Self { rounds, bound_from_ns, all, values_ns: counts.into_keys().collect(), up_to }
+    }
+
+    /// The quantile of the drawn rounds together, by nearest rank. None: they hold no value.
+    fn quantile_ns(&self, drawn: &[usize], num: u64, den: u64) -> Option<f64> {
+        let up_to = |row: usize| -> u64 {
+            let row = &self.up_to[row * self.rounds..][..self.rounds];
+            drawn.iter().map(|&round| row[round]).sum()
+        };
+        let count = up_to(self.values_ns.len().checked_sub(1)?);
+        let rank = (u128::from(count) * u128::from(num)).div_ceil(u128::from(den)).max(1);
+        let (mut low, mut high) = (0, self.values_ns.len() - 1);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if u128::from(up_to(middle)) >= rank {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(self.values_ns[low] as f64)
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::counted::Counted;
+use super::Counted;
 use crate::record::{Trial, WarningEntry};
 use crate::stats::diagnostics;
 use crate::study::PlannedArm;

@@ -5,22 +5,24 @@
 //! and from nothing else. What the intervals take for granted is looked at by [`doubts`]; nothing is
 //! dropped because of a doubt.
 
-use crate::record::{Comparison, Trial};
-use crate::study::PlannedArm;
-use crate::study::pairs::Pair;
-
 pub mod between;
-mod counted;
 mod doubts;
-mod estimate;
 pub mod points;
-mod quantiles;
 
 pub use between::{Run, between};
 pub use doubts::doubts;
 pub use points::{PointTrials, over_points};
 
-use counted::{ALPHA, Counted};
+use std::collections::BTreeMap;
+
+use super::consolidate::{by_arm, counting, exact, unit};
+use crate::record::Trial;
+use crate::record::arm::{Arm, Metric};
+use crate::record::comparison::{Comparison, Verdict};
+use crate::stats::sequence::ROUNDS_TO_BE_NARROW;
+use crate::stats::{sample, sequence};
+use crate::study::PlannedArm;
+use crate::study::pairs::Pair;
 
 /// Comparisons paired within rounds; 0.05 is divided among them.
 ///
@@ -79,6 +81,179 @@ fn blank(pair: &Pair, arms: &[PlannedArm], margin: f64, alpha: f64) -> Compariso
         margin,
         alpha,
         ..Comparison::default()
+    }
+}
+
+/// Probability that any interval of a run misses the truth; it is divided among the comparisons
+/// (Bonferroni), so that it holds for all of them together.
+const ALPHA: f64 = 0.05;
+
+/// The trials of a run that count, by arm and round.
+struct Counted<'a>(BTreeMap<&'a str, BTreeMap<u32, &'a Trial>>);
+
+impl<'a> Counted<'a> {
+    fn new(trials: &'a [Trial]) -> Self {
+        Self(by_arm(trials).into_iter().map(|(name, trials)| (name, counting(&trials))).collect())
+    }
+
+    /// The arm's rounds, in order of running; none if nothing of it counts.
+    fn rounds(&self, arm: &str) -> impl Iterator<Item = (u32, &'a Trial)> {
+        self.0.get(arm).into_iter().flatten().map(|(round, trial)| (*round, *trial))
+    }
+
+    /// Round and value of every round that has the metric.
+    fn values(&self, arm: &str, metric: &str) -> BTreeMap<u32, f64> {
+        self.rounds(arm)
+            .filter_map(|(round, trial)| Some((round, exact(&trial.arm, metric)?)))
+            .collect()
+    }
+
+    /// Share of the arm's operations that failed, 0 to 1. None: nothing of it counts, or it had none.
+    fn failed_share(&self, arm: &str) -> Option<f64> {
+        let (mut failed, mut attempts) = (0.0, 0.0);
+        for (_, trial) in self.rounds(arm) {
+            failed += trial.arm.errors.values().map(|count| *count as f64).sum::<f64>();
+            attempts += trial.arm.attempts as f64;
+        }
+        (attempts > 0.0).then(|| failed / attempts)
+    }
+
+    fn unit(&self, arm: &str, metric: &str) -> Option<String> {
+        self.rounds(arm).find_map(|(_, trial)| unit(&trial.arm, metric))
+    }
+
+    /// The rounds in which both arms count.
+    fn pairs(&self, a: &str, b: &str, metric: &str) -> Paired {
+        let of_b: BTreeMap<u32, &Trial> = self.rounds(b).collect();
+        let both = self.rounds(a).filter_map(|(round, a)| Some((a, *of_b.get(&round)?)));
+        let (mut values, mut missing, mut growing) = (Vec::new(), 0, false);
+        for (a, b) in both {
+            growing |= grows(&a.arm, metric) || grows(&b.arm, metric);
+            match comparable(&a.arm, metric).zip(comparable(&b.arm, metric)) {
+                Some(pair) => values.push(pair),
+                None => missing += 1,
+            }
+        }
+        Paired {
+            values,
+            missing,
+            growing,
+            unit: self.unit(a, metric).or_else(|| self.unit(b, metric)),
+        }
+    }
+}
+
+/// Distributions of the time from when a request was due, or sent, to its response: what they say
+/// of a saturated arm depends on how long it ran.
+const GROWING: [&str; 2] = ["latency_us", "first_byte_us"];
+
+/// Whether a metric is a latency, and the arm's grew for as long as it ran.
+fn grows(arm: &Arm, metric: &str) -> bool {
+    arm.saturation.is_some() && GROWING.iter().any(|name| metric.starts_with(name))
+}
+
+/// The value of a metric, if it may be compared.
+fn comparable(arm: &Arm, metric: &str) -> Option<f64> {
+    exact(arm, metric).filter(|_| !grows(arm, metric))
+}
+
+/// Values of two arms, a round each.
+struct Paired {
+    /// Of the rounds that have both, in order of running.
+    values: Vec<(f64, f64)>,
+    /// Rounds in which both arms count, and one or both have no value.
+    missing: u32,
+    /// The metric is a latency, and an arm was saturated.
+    growing: bool,
+    unit: Option<String>,
+}
+
+impl Paired {
+    fn differences(&self) -> Vec<f64> {
+        self.values.iter().map(|(a, b)| a - b).collect()
+    }
+
+    /// None: a value is not above 0.
+    fn log_ratios(&self) -> Option<Vec<f64>> {
+        self.values.iter().map(|&(a, b)| (a > 0.0 && b > 0.0).then(|| a.ln() - b.ln())).collect()
+    }
+
+    fn estimate(&self, alpha: f64) -> Estimate {
+        let differences = self.differences();
+        let logs = self.log_ratios();
+        let of_b: Vec<f64> = self.values.iter().map(|(_, b)| *b).collect();
+        Estimate {
+            log_ratio: logs.as_deref().and_then(sample::mean),
+            log_interval: logs.and_then(|logs| sequence::interval(&logs, alpha)),
+            difference: sample::mean(&differences),
+            difference_interval: sequence::interval(&differences, alpha),
+            difference_median: sample::median(&differences),
+            mean_of_b: sample::mean(&of_b),
+        }
+    }
+}
+
+/// Ratio and difference of two arms with their intervals, however they were found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Estimate {
+    /// Logarithm of a / b. None: a value is not above 0, or there is none.
+    pub log_ratio: Option<f64>,
+    /// Of [`Self::log_ratio`]. None: too few rounds, or rounds that lack the metric.
+    pub log_interval: Option<[f64; 2]>,
+    /// a − b.
+    pub difference: Option<f64>,
+    /// Of [`Self::difference`]. None: as [`Self::log_interval`].
+    pub difference_interval: Option<[f64; 2]>,
+    /// Median of the rounds' differences, where rounds are paired.
+    pub difference_median: Option<f64>,
+    /// What a margin is relative to, where there is no ratio.
+    pub mean_of_b: Option<f64>,
+}
+
+impl Estimate {
+    /// The same figures with nothing to be concluded from them.
+    fn without_intervals(self) -> Self {
+        Self { log_interval: None, difference_interval: None, ..self }
+    }
+
+    /// The comparison with what was found, and the verdict that its interval gives.
+    fn fill(self, blank: Comparison, unit: Option<String>) -> Comparison {
+        let difference = self.difference.zip(unit).map(|(value, unit)| Metric {
+            value,
+            unit,
+            ci95: self.difference_interval,
+            median: self.difference_median,
+            n: u64::from(blank.rounds),
+        });
+        let finite = |ends: &[f64; 2]| ends.iter().all(|end| end.is_finite());
+        let ci95 = self.log_interval.map(|ends| ends.map(f64::exp)).filter(finite);
+        let least = 1.0 + blank.margin;
+        let verdict = if self.log_ratio.is_some() {
+            read(ci95, 1.0, [1.0 / least, least], blank.rounds)
+        } else {
+            let least = self.mean_of_b.map_or(0.0, |b| blank.margin * b.abs());
+            read(self.difference_interval, 0.0, [-least, least], blank.rounds)
+        };
+        let ratio = self.log_ratio.map(f64::exp).filter(|ratio| ratio.is_finite());
+        Comparison { ratio, ci95, difference, verdict, ..blank }
+    }
+}
+
+/// What an interval says: `even` is no difference, `same` the values that do not matter.
+///
+/// That it is narrow is believed from [`ROUNDS_TO_BE_NARROW`] rounds on, that it is elsewhere at once.
+fn read(interval: Option<[f64; 2]>, even: f64, same: [f64; 2], rounds: u32) -> Verdict {
+    match interval {
+        Some([low, high]) if low >= same[0] && high <= same[1] => {
+            if rounds as usize >= ROUNDS_TO_BE_NARROW {
+                Verdict::NoDifference
+            } else {
+                Verdict::NotEnough
+            }
+        }
+        Some([low, _]) if low > even => Verdict::Higher,
+        Some([_, high]) if high < even => Verdict::Lower,
+        _ => Verdict::NotEnough,
     }
 }
 

@@ -7,14 +7,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::merge::{Merge as _, merged, parts, sum, sum_of_some, summed, summed_by_place};
-use crate::record::{Arm, HistogramSummary, LinkMeasured, Metric, Own, Round, Trial, Warmup};
-use crate::stats::{Figure, sample, sequence};
+use super::saturation;
+use crate::record::arm::{Arm, Metric, Warmup};
+use crate::record::comparison::Round;
+use crate::record::hosts::{Background, HostSummary, LinkMeasured, Listener, Softirq};
+use crate::record::own::{Merge as _, merged, parts, sum, sum_of_some, summed, summed_by_place};
+use crate::record::{HistogramSummary, Own, Trial, Wire};
+use crate::stats::histogram::Histogram;
+use crate::stats::summary::{Figure, Unanswered};
+use crate::stats::{sample, sequence};
 use crate::study::PlannedArm;
-use crate::verdict::saturation;
-
-mod distributions;
-mod hosts;
 
 /// Probability that the interval of an arm's metric misses the truth.
 const ALPHA: f64 = 0.05;
@@ -192,16 +194,16 @@ fn one(trials: &[&Trial]) -> Arm {
         link: link(&arms),
         path: arms.iter().find_map(|arm| arm.path.clone()),
         metrics: metrics(&arms, concludes),
-        histograms: distributions::merged(&parts(&arms, |arm| &arm.histograms)),
+        histograms: merged_histograms(&parts(&arms, |arm| &arm.histograms)),
         attempts: sum(arms.iter().map(|arm| arm.attempts)),
         ok: sum(arms.iter().map(|arm| arm.ok)),
         errors: summed(&parts(&arms, |arm| &arm.errors)),
         first_errors: arms.iter().rev().flat_map(|arm| arm.first_errors.clone()).collect(),
         statuses: summed(&parts(&arms, |arm| &arm.statuses)),
-        client: hosts::host(&clients),
-        server: (!servers.is_empty()).then(|| hosts::host(&servers)),
-        softirq: hosts::softirq(&softirqs),
-        wire: hosts::wire(&wires),
+        client: host(&clients),
+        server: (!servers.is_empty()).then(|| host(&servers)),
+        softirq: softirq(&softirqs),
+        wire: wire(&wires),
         timeline: merged(&arms, |arm| arm.timeline.as_ref()),
         expectation: merged(&arms, |arm| arm.expectation.as_ref()),
         syn_retry_ladder_s: first.syn_retry_ladder_s.clone(),
@@ -290,7 +292,7 @@ fn link(arms: &[&Arm]) -> Option<LinkMeasured> {
     let links: Vec<&LinkMeasured> = arms.iter().filter_map(|arm| arm.link.as_ref()).collect();
     let late: Vec<_> = links.iter().filter_map(|link| link.lateness_us.as_ref()).collect();
     links.first().map(|&first| LinkMeasured {
-        lateness_us: distributions::merge(&late),
+        lateness_us: merged_histogram(&late),
         unwanted_drops: sum(links.iter().map(|link| link.unwanted_drops)),
         ..first.clone()
     })
@@ -303,13 +305,140 @@ fn warmup(arms: &[&Arm]) -> Option<Warmup> {
         ok: sum(warmups.iter().map(|warmup| warmup.ok)),
         errors: summed(&parts(&warmups, |warmup| &warmup.errors)),
         elapsed_s: warmups.iter().map(|warmup| warmup.elapsed_s).sum(),
-        histograms: distributions::merged(&parts(&warmups, |warmup| &warmup.histograms)),
+        histograms: merged_histograms(&parts(&warmups, |warmup| &warmup.histograms)),
     })
 }
 
 /// `us` of `connect_us`.
 fn unit_in_name(histogram: &str) -> String {
     histogram.rsplit('_').next().unwrap_or_default().to_owned()
+}
+
+fn host(rounds: &[(&HostSummary, u64)]) -> HostSummary {
+    let hosts = || rounds.iter().map(|(host, _)| *host);
+    let per_op = |part: fn(&HostSummary) -> Option<f64>| {
+        weighted(rounds.iter().filter_map(|(host, ops)| Some((part(host)?, *ops))))
+    };
+    // A short trial does not tell user from system time: these two are given where they add up.
+    let split = hosts()
+        .all(|host| host.cpu_us_per_op.is_none() == host.cpu_user_us_per_op.is_none())
+        && hosts().all(|host| host.cpu_us_per_op.is_none() == host.cpu_system_us_per_op.is_none());
+    let split = |part| if split { per_op(part) } else { None };
+    HostSummary {
+        cpu_us_per_op: per_op(|host| host.cpu_us_per_op),
+        cpu_user_us_per_op: split(|host| host.cpu_user_us_per_op),
+        cpu_system_us_per_op: split(|host| host.cpu_system_us_per_op),
+        rss_peak_bytes: hosts().filter_map(|host| host.rss_peak_bytes).max(),
+        counters: counters(hosts()),
+        sockstat: hosts().next_back().map(|host| host.sockstat.clone()).unwrap_or_default(),
+        sysctls: hosts().next().map(|host| host.sysctls.clone()).unwrap_or_default(),
+        listeners: listeners(hosts()),
+        tcp_info: hosts().find_map(|host| host.tcp_info.clone()),
+        processes: hosts().filter_map(|host| host.processes).max(),
+        memory_bytes: hosts().filter_map(|host| host.memory_bytes).max(),
+        version: hosts().find_map(|host| host.version.clone()),
+        pinned_cpu: hosts().find_map(|host| host.pinned_cpu),
+        passport: hosts().find_map(|host| host.passport.clone()),
+        background: background(&hosts()),
+    }
+}
+
+/// None: no round has it.
+fn softirq(rounds: &[(&Softirq, u64)]) -> Option<Softirq> {
+    let cpus = rounds.iter().map(|(softirq, _)| softirq.per_cpu_us_per_op.len()).max()?;
+    let on = |cpu| {
+        let with_weight = |(softirq, ops): &(&Softirq, u64)| {
+            (softirq.per_cpu_us_per_op.get(cpu).copied().unwrap_or(0.0), *ops)
+        };
+        weighted(rounds.iter().map(with_weight))
+    };
+    Some(Softirq {
+        per_cpu_us_per_op: (0..cpus).map(on).collect::<Option<_>>()?,
+        us_per_op: weighted(rounds.iter().map(|(softirq, ops)| (softirq.us_per_op, *ops)))?,
+        // Of the time of all rounds together, as each may be off by its own.
+        resolution_us: rounds.iter().map(|(softirq, _)| softirq.resolution_us).sum(),
+    })
+}
+
+/// None: no round has it.
+fn wire(rounds: &[&Wire]) -> Option<Wire> {
+    rounds.iter().copied().cloned().reduce(|sum, wire| sum.plus(&wire))
+}
+
+fn counters<'a>(hosts: impl Iterator<Item = &'a HostSummary> + Clone) -> BTreeMap<String, i64> {
+    let mut sums = BTreeMap::new();
+    for (name, change) in hosts.clone().flat_map(|host| &host.counters) {
+        let sum: &mut i64 = sums.entry(name.clone()).or_default();
+        *sum = sum.saturating_add(*change);
+    }
+    // What is not the run's alone in one round is not in the sum.
+    for name in hosts.filter_map(|host| host.background.as_ref()).flat_map(|one| &one.left_out) {
+        sums.remove(name);
+    }
+    sums
+}
+
+/// The busiest of all rounds. None: the machine was the lab's.
+fn background<'a>(
+    hosts: &(impl Iterator<Item = &'a HostSummary> + Clone),
+) -> Option<Box<Background>> {
+    let all = || hosts.clone().filter_map(|host| host.background.as_deref());
+    let busiest = all().max_by(|a, b| a.connections_per_s.total_cmp(&b.connections_per_s))?;
+    let left_out: BTreeSet<&String> = all().flat_map(|one| &one.left_out).collect();
+    let left_out = left_out.into_iter().cloned().collect();
+    Some(Box::new(Background { left_out, ..busiest.clone() }))
+}
+
+/// One per address and port, with its greatest queues.
+fn listeners<'a>(hosts: impl Iterator<Item = &'a HostSummary>) -> Vec<Listener> {
+    let mut listeners: Vec<Listener> = Vec::new();
+    for one in hosts.flat_map(|host| &host.listeners) {
+        let same = |seen: &&mut Listener| (&seen.address, seen.port) == (&one.address, one.port);
+        if let Some(seen) = listeners.iter_mut().find(same) {
+            seen.accept_queue_peak = seen.accept_queue_peak.max(one.accept_queue_peak);
+            seen.syn_queue_peak = seen.syn_queue_peak.max(one.syn_queue_peak);
+        } else {
+            listeners.push(one.clone());
+        }
+    }
+    listeners
+}
+
+/// The mean of figures per operation, each with its operations. None: no operation.
+fn weighted(figures: impl Iterator<Item = (f64, u64)>) -> Option<f64> {
+    let (total, ops) = figures
+        .map(|(figure, ops)| (figure * ops as f64, ops as f64))
+        .fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+    (ops > 0.0).then(|| total / ops)
+}
+
+/// Each distribution that any round has, over all rounds; see [`merge`].
+fn merged_histograms(
+    rounds: &[&BTreeMap<String, HistogramSummary>],
+) -> BTreeMap<String, HistogramSummary> {
+    let names: BTreeSet<&String> = rounds.iter().flat_map(|round| round.keys()).collect();
+    let merged_by_name = |name: &String| {
+        let summaries: Vec<_> = rounds.iter().filter_map(|round| round.get(name)).collect();
+        Some((name.clone(), merged_histogram(&summaries)?))
+    };
+    names.into_iter().filter_map(merged_by_name).collect()
+}
+
+/// The distribution of all values together: count, least, mean and greatest value stay exact.
+///
+/// None: there is none, or one cannot be read back. What is left would be of other rounds than
+/// the arm's other figures.
+fn merged_histogram(summaries: &[&HistogramSummary]) -> Option<HistogramSummary> {
+    let mut all = Histogram::new();
+    for summary in summaries.iter().filter(|summary| summary.count > 0) {
+        let one = Histogram::from_summary(summary).ok()??;
+        if one.count() != summary.count {
+            return None;
+        }
+        all.merge(&one);
+    }
+    let unanswered = Unanswered::merged(summaries.iter().filter_map(|summary| summary.unanswered));
+    (!summaries.is_empty()).then(|| all.summary_us().with_unanswered(unanswered))
 }
 
 #[cfg(test)]

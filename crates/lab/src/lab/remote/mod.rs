@@ -29,16 +29,17 @@ use serde::{Deserialize, Serialize};
 pub use address::SshAddress;
 pub use relay::{Hello, Part};
 
-use super::{Handle, LabError, within};
+use super::{LabError, within};
 use crate::channel::Channel;
 use crate::clock::{Time, monotonic_ns};
-use crate::messages::Now;
+use crate::lab::handle::Handle;
+use crate::messages::path::Now;
 use boot::Binary;
 use relay::{Control, Event, Lost, Relay};
 use tcptoll_core::experiment::option::{DefaultValue, Opt};
 use tcptoll_core::experiment::options;
 use tcptoll_core::experiment::options::SSH_COMMAND;
-use tcptoll_core::link::clock_offset::{Exchange, best};
+use tcptoll_core::link::clocks::{Exchange, best_offset};
 use tcptoll_core::units::parse_time;
 use tcptoll_kernel::process::spawn_with;
 
@@ -107,7 +108,7 @@ impl ClientTime {
             let there = client.ask(&Now)?;
             exchanges.push(Exchange { t1, t2: there, t3: there, t4: monotonic_ns() });
         }
-        let ahead_ns = best(&exchanges).map_or(0, |offset| offset.ns);
+        let ahead_ns = best_offset(&exchanges).map_or(0, |offset| offset.ns);
         Ok(Self { ahead_ns })
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use tcptoll_core::page::ids::{ConnectionId, Origin};
+use tcptoll_core::page::resource::{ConnectionId, Origin};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_rustls::TlsConnector;

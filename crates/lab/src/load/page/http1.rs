@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use tcptoll_core::http::response::{Limits, Progress, ResponseReader};
-use tcptoll_core::page::ids::{ConnectionId, RequestId};
 use tcptoll_core::page::loader::Head;
+use tcptoll_core::page::resource::{ConnectionId, RequestId};
 use tcptoll_core::page::rules;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use h2::client::{ResponseFuture, SendRequest};
 use http::{HeaderMap, Request};
-use tcptoll_core::page::ids::{ConnectionId, Origin, RequestId};
 use tcptoll_core::page::loader::Head;
+use tcptoll_core::page::resource::{ConnectionId, Origin, RequestId};
 use tcptoll_core::page::rules;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;

@@ -19,10 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tcptoll_core::page::graph::Graph;
-use tcptoll_core::page::ids::{ConnectionId, RequestId};
 use tcptoll_core::page::loader::{Action, Config, Head, Loader, Start};
-use tcptoll_core::page::resource::Protocol;
+use tcptoll_core::page::resource::{ConnectionId, Graph, Protocol, RequestId};
 use tcptoll_core::page::waterfall::Waterfall;
 use tcptoll_kernel::cpu;
 use tcptoll_kernel::epoll::readable;
@@ -35,7 +33,7 @@ use super::control::stop_requested;
 use super::http::tls::client_config;
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::{LoadPage, PageReport, PageStart, Visit};
+use crate::messages::page::{LoadPage, PageReport, PageStart, Visit};
 
 /// Events that are handled one after the other before anything else is looked at.
 const EVENTS: usize = 256;

@@ -17,7 +17,8 @@ use super::{LOOK, Load, LoadError, Stop, alone, client_tls, start};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::load::control::Progress;
-use crate::messages::{ConnectionSeen, LoadVisits, PageReport, PageSeen, VisitsReport};
+use crate::messages::page::PageReport;
+use crate::messages::visits::{ConnectionSeen, LoadVisits, PageSeen, VisitsReport};
 
 /// What visitors did.
 #[derive(Debug, Default)]

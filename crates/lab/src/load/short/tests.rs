@@ -4,7 +4,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::*;
-use crate::messages::{Echo, EchoReport, Request};
+use crate::messages::Request;
+use crate::messages::short::{Echo, EchoReport};
 
 /// A server on loopback, and what stops it.
 struct Serving {

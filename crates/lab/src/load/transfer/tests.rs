@@ -8,7 +8,8 @@ use std::thread::{self, JoinHandle};
 use serde_json::Value;
 
 use super::*;
-use crate::messages::{Coalesce, Done, Receiving, Reply, Request, Sending};
+use crate::messages::transfer::{Coalesce, Receiving, Sending};
+use crate::messages::{Done, Reply, Request};
 
 const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 

@@ -4,12 +4,13 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use tcptoll_core::http::pool::Retries;
+use tcptoll_core::http::server::Retries;
 use tcptoll_kernel::socket::errno;
 
-use super::super::backends::KEY;
 use super::resp;
-use crate::messages::{Connection, FrontSpec};
+use crate::load::transfer::connection::Connection;
+use crate::messages::pool::FrontSpec;
+use crate::servers::backends::redis::KEY;
 
 /// Why a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,16 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tcptoll_core::http::pool::PAUSE_MAX_NS;
+use tcptoll_core::http::server::PAUSE_MAX_NS;
 use tcptoll_kernel::cpu;
 
-use super::super::backends::KEY;
 use super::super::run_folder::RunFolder;
 use super::super::{nginx, php};
 use super::BACKEND_PATH;
-use crate::messages::{BackendKind, Connection, FrontSpec};
+use crate::load::transfer::connection::Connection;
+use crate::messages::BackendKind;
+use crate::messages::pool::FrontSpec;
+use crate::servers::backends::redis::KEY;
 
 /// The script that every worker runs.
 const SCRIPT: &str = include_str!("front.php");

@@ -1,6 +1,6 @@
 //! The record of a watch as a page.
 
-use crate::watch::{Review, Series};
+use crate::watch::record::review::{Review, Series};
 use serde::Serialize;
 
 use super::CleanReview;
@@ -81,7 +81,7 @@ fn build(view: &CleanReview<'_>, original: &Review, series: &Series) -> WatchPag
         tables::gaps(view),
     ];
     let command: Vec<String> =
-        review.command.iter().map(|word| tcptoll_core::shell::argument(word)).collect();
+        review.command.iter().map(|word| tcptoll_core::printable::shell_argument(word)).collect();
     WatchPage {
         title: format!("tcptoll watch: {}", tables::answer(view)[0]),
         answer: tables::answer(view),

@@ -11,7 +11,7 @@ use tcptoll_show::{TextStyle, clean, markdown, number};
 use super::tables::Table;
 use super::{CleanReview, tables};
 use crate::diagnosis::Severity;
-use crate::watch::Episode;
+use crate::watch::record::review::Episode;
 
 pub(super) fn render(view: &CleanReview<'_>, record: Option<&Path>, style: TextStyle) -> String {
     let mut page = TextPage::new(style);
@@ -166,8 +166,12 @@ pub(super) fn render_markdown(view: &CleanReview<'_>) -> String {
             page.push_str(&format!("\n{}", code(&fix.commands.join("\n"))));
         }
     }
-    let command: Vec<String> =
-        view.review.command.iter().map(|word| tcptoll_core::shell::argument(word)).collect();
+    let command: Vec<String> = view
+        .review
+        .command
+        .iter()
+        .map(|word| tcptoll_core::printable::shell_argument(word))
+        .collect();
     page.push_str(&format!("\n#### How it was recorded\n\n{}", code(&command.join(" "))));
     page
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{DiagnosisPart, Interval, ListenerPart, WatchHeader, WatchSummary};
+use super::{WatchHeader, WatchSummary};
+use crate::watch::record::interval::{DiagnosisPart, Interval, ListenerPart};
 
 /// No watch lasts longer, s: 317 years.
 const TIME_MAX_S: f64 = 1e10;

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use tcptoll_core::experiment::cause::CauseSpec;
 use tcptoll_core::experiment::column::value;
 use tcptoll_core::experiment::figures::GOODPUT;
-use tcptoll_core::record::{Arm, NextStep, Sender, SocketEnd, Summary, Transfer};
+use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::transfers::{Sender, SocketEnd, Transfer};
+use tcptoll_core::record::{NextStep, Summary};
 use tcptoll_core::study::level_text;
 use tcptoll_core::tcp::throughput::{Direction, Limit, limited_by, quiet_rtt_us};
 use tcptoll_core::units::{human_count, human_rate, human_us, parse_size};

@@ -8,12 +8,12 @@ mod settings;
 mod sheet;
 mod trial;
 
-use tcptoll_core::experiment::cause::CauseSpec;
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE, DROPS, FAILED_SHARE,
     FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU,
     WAITED, metric,
 };
+use tcptoll_core::experiment::spec::CauseSpec;
 use tcptoll_core::experiment::spec::{Better, MetricSpec, Noun, Spec};
 use tcptoll_core::study::{PlannedArm, Settings};
 

@@ -6,11 +6,11 @@ mod settings;
 pub(crate) mod sheet;
 mod trial;
 
-use tcptoll_core::experiment::cause::CauseSpec;
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, LATENCY, LATENCY_MEAN,
     LATENESS, RTT, SERVER_CPU, SERVER_TIME_WAIT, histogram, metric,
 };
+use tcptoll_core::experiment::spec::CauseSpec;
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
 use tcptoll_core::study::{PlannedArm, Settings};
 

@@ -1,9 +1,10 @@
 //! What follows from the arms of `visitors`: the answer, causes, what to run next.
 
 use serde_json::Value;
-use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::experiment::spec::MetricSpec;
-use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::record::Summary;
+use tcptoll_core::record::arm::Arm;
 use tcptoll_core::units::{human_bytes, human_count, human_us};
 
 use super::{PAGE_MEAN, PAGE_P95, WORKERS_BUSY, WORKERS_BUSY_PEAK, WORKERS_KEPT};
@@ -181,7 +182,8 @@ fn memory_ends(arm: &Arm) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::{MemoryLimit, Metric, SiteVisits};
+    use tcptoll_core::record::arm::Metric;
+    use tcptoll_core::record::pages::{MemoryLimit, SiteVisits};
 
     use super::*;
 

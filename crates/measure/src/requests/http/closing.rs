@@ -6,7 +6,7 @@
 //! the client does (Linux 6.18, a veth link, 2,000 connections to gunicorn and to Python's `http.server`). A
 //! look for the FIN right before `close()` is no remedy: it took 725 of 2,000 connections for the client's
 //! where packets showed 78, and 395 had crossed. TIME-WAIT of both ends settles it: first FINs then equalled
-//! those of tcpdump in 48 of 48 cases. Read `tcptoll_core::http::closing` next.
+//! those of tcpdump in 48 of 48 cases. Read `tcptoll_core::http::reuse` next.
 //!
 //! The server's sockets in TIME-WAIT are not the number that it closed first: a new connection from the same
 //! port replaces the old socket, uncounted (2,000 closed, 1,951 sockets). So `TcpExtTW` counts in the lab,
@@ -18,11 +18,12 @@ use tcptoll_core::experiment::figures::{
     CLIENT_FIN_WAIT_2, CLIENT_TIME_WAIT, SERVER_FIN_WAIT_2, SERVER_TIME_WAIT,
 };
 
-use tcptoll_core::http::closing::{Counted, Disagreement, First, crossed, first};
+use tcptoll_core::http::reuse::{Counted, Disagreement, First, closed_first, crossed};
 use tcptoll_core::tcp::ports::{ClientCloses, HalfClosed, PortSettings, forecast};
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::{Handle, LabError};
-use tcptoll_lab::messages::{ClosedSockets, CountClosed, HttpReport};
+use tcptoll_lab::lab::LabError;
+use tcptoll_lab::lab::handle::Handle;
+use tcptoll_lab::messages::http::{ClosedSockets, CountClosed, HttpReport};
 
 use crate::kit::notes::{Notes, Span};
 
@@ -175,7 +176,7 @@ fn settle_closers(notes: &mut Notes, report: &HttpReport, after: &AfterLoad<'_>)
     };
     let Some((client_time_wait, both)) = after.entered(counted.made()) else { return };
     (counted.client_time_wait, counted.both) = (client_time_wait, both);
-    match first(&counted) {
+    match closed_first(&counted) {
         Ok(First { by_client, by_server, both }) => {
             (closing.by_client, closing.by_server, closing.both) = (by_client, by_server, both);
         }
@@ -205,7 +206,8 @@ fn revise_forecast(notes: &mut Notes, ports: &mut PortSettings, ours: &ClosedSoc
 
 /// How much a counter grew.
 fn grew(span: Span<'_>, name: &str) -> u64 {
-    let counter = |snapshot: &tcptoll_lab::messages::Snapshot| snapshot.counters.get(name).copied();
+    let counter =
+        |snapshot: &tcptoll_lab::messages::host::Snapshot| snapshot.counters.get(name).copied();
     let (before, after) = (counter(span.before).unwrap_or(0), counter(span.after).unwrap_or(0));
     u64::try_from(after.saturating_sub(before)).unwrap_or(0)
 }

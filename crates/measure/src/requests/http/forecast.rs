@@ -9,10 +9,11 @@ use crate::kit::plan::SplitPlan;
 use crate::kit::settings::WarmUp;
 use crate::kit::target::{PUBLIC_RATE_PER_S, Target};
 use tcptoll_core::http::reuse::Reuse;
+use tcptoll_core::study::points::Share;
 use tcptoll_core::study::share;
-use tcptoll_core::study::share::Share;
 use tcptoll_core::units::{human_rate_per_s, human_us, plural};
-use tcptoll_lab::messages::{Io, ServerKind};
+use tcptoll_lab::messages::ServerKind;
+use tcptoll_lab::messages::http::Io;
 
 /// Warm-up and measured time of a trial, unless told otherwise.
 const WARM_UP: Duration = Duration::from_millis(200);

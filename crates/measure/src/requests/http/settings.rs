@@ -18,11 +18,11 @@ use tcptoll_core::http::server;
 use tcptoll_core::http::status::Expected;
 use tcptoll_core::stats::arrivals::Spread;
 use tcptoll_core::study::Settings;
-use tcptoll_core::study::share::Share;
+use tcptoll_core::study::points::Share;
 use tcptoll_core::units::parse_size;
 use tcptoll_lab::files::Shared;
 use tcptoll_lab::load::THREADS_MAX;
-use tcptoll_lab::messages::Io;
+use tcptoll_lab::messages::http::Io;
 
 /// Heading of what is asked for.
 const REQUESTS: &str = "Requests";

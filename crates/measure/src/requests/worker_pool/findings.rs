@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use crate::kit::conclusion::{cured, explain, explanations, step};
 use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
-use tcptoll_core::experiment::cause::{CauseSpec, Finding, Remedy};
 use tcptoll_core::experiment::figures::RTT;
-use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
+use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::{Advice, NextStep, Summary};
 use tcptoll_core::units::{human_count, human_us};
 
 /// Arms whose effect is stated one by one; of more, the best and the worst.
@@ -345,8 +346,9 @@ fn workers_stuck(arm: &Arm) -> Option<Finding> {
 mod tests {
     use super::super::tests::{arm, summary};
     use super::*;
-    use tcptoll_core::record::{Arm, HostSummary, Listener};
-    use tcptoll_core::stats::HistogramSummary;
+    use tcptoll_core::record::arm::Arm;
+    use tcptoll_core::record::hosts::{HostSummary, Listener};
+    use tcptoll_core::stats::summary::HistogramSummary;
 
     fn concluded(arms: Vec<Arm>, compared: &[(&str, &str)]) -> Summary {
         let mut summary = summary(arms, compared);

@@ -10,7 +10,7 @@ use tcptoll_core::experiment::option::{Only, Opt};
 use tcptoll_core::experiment::options::{
     IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, is_chosen, run_once,
 };
-use tcptoll_core::http::pool::{BackendKind, Connection, FrontKind, Retries};
+use tcptoll_core::http::server::{BackendKind, Connection, FrontKind, Retries};
 use tcptoll_core::stats::arrivals::Spread;
 use tcptoll_core::study::{Settings, Study};
 use tcptoll_core::units::{human_count, parse_share, parse_time, text_time};

@@ -17,7 +17,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tcptoll_core::study::{Settings, Study};
 use tcptoll_lab::lab::certification::Tolerance;
-use tcptoll_lab::lab::conversation::{Recording, Replay, Script};
+use tcptoll_lab::lab::conversation::Script;
+use tcptoll_lab::lab::conversation::recording::Recording;
+use tcptoll_lab::lab::conversation::replay::Replay;
 
 use super::*;
 use crate::experiments::{EXPERIMENTS, find_experiment};
