@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tcptoll_core::record::{HostSummary, LinkKind};
-use tcptoll_core::tcp::ladder::{SynSysctls, syn_ack_ladder, syn_ladder};
+use tcptoll_core::tcp::drops::{SynSysctls, syn_ack_ladder, syn_ladder};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::certification::{Certificate, Tolerance, certify};
 use tcptoll_lab::lab::plan::{Addresses, Plan, client_address};
