@@ -193,60 +193,70 @@ impl Opt {
     }
 
     /// Its values may contain commas: this function separates them.
+    #[must_use]
     pub const fn split(mut self, split: fn(&str) -> Vec<String>) -> Self {
         self.levels = Levels::Split(split);
         self
     }
 
     /// Alone, without a value, it means this one.
+    #[must_use]
     pub const fn alone(mut self, value: &'static str) -> Self {
         self.levels = Levels::EachOr(value);
         self
     }
 
     /// Its value is a number, which may begin with a minus.
+    #[must_use]
     pub const fn number(mut self) -> Self {
         self.number = true;
         self
     }
 
     /// It goes by these names too.
+    #[must_use]
     pub const fn alias(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
         self
     }
 
     /// It has letters.
+    #[must_use]
     pub const fn letters(mut self, letters: &'static [char]) -> Self {
         self.letters = letters;
         self
     }
 
     /// This is parsed where nothing is typed.
+    #[must_use]
     pub const fn by_default(mut self, text: &'static str) -> Self {
         self.default = DefaultValue::Text(text);
         self
     }
 
     /// Where nothing is typed, its value follows from others like this.
+    #[must_use]
     pub const fn derived(mut self, words: &'static str) -> Self {
         self.default = DefaultValue::Words(words);
         self
     }
 
     /// It applies only there.
+    #[must_use]
     pub const fn only(mut self, only: &'static [Only]) -> Self {
         self.only = only;
         self
     }
 
     /// It has another text in the help: with an example that suits the experiment.
+    #[must_use]
     pub const fn worded(mut self, help: &'static str) -> Self {
         self.help = help;
         self
     }
 
     /// It has another heading in the help.
+    #[must_use]
     pub const fn in_group(mut self, group: &'static str) -> Self {
         self.group = group;
         self

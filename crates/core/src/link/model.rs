@@ -343,7 +343,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::stats::binomial::exact_interval;
+    use crate::stats::sample::exact_interval;
 
     const MS: Duration = Duration::from_millis(1);
 

@@ -8,7 +8,6 @@
 //! is said of too few values: absent is `None`.
 
 pub mod arrivals;
-pub(crate) mod binomial;
 pub mod diagnostics;
 pub mod histogram;
 pub mod sample;
@@ -16,7 +15,6 @@ pub mod sequence;
 pub mod summary;
 pub mod two_sample;
 
-pub use binomial::exact_interval;
 pub use histogram::{Histogram, TOP_NS};
-pub use sample::{enough, nearest_rank, need};
+pub use sample::{enough, exact_interval, nearest_rank, need};
 pub use summary::{FIGURES, Figure, HistogramSummary, Series, SeriesBuilder, Unanswered};

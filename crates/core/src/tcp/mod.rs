@@ -4,7 +4,6 @@ pub mod checking;
 pub mod counters;
 pub mod drops;
 pub mod handshake;
-pub mod ladder;
 pub mod packet;
 pub mod port_cliff;
 pub mod ports;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tcptoll_core::link::{LinkSpec, line_bytes};
 use tcptoll_core::record::hosts::{LinkKind, LinkMeasured, LossMeasured};
-use tcptoll_core::stats::binomial::exact_interval;
 use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::sample::exact_interval;
 use tcptoll_core::stats::sample::nearest_rank;
 use tcptoll_core::units::{human_rate, human_us, parse_share, parse_time};
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tcptoll_core::record::hosts::{HostSummary, LinkKind};
-use tcptoll_core::tcp::ladder::{SynSysctls, syn_ack_ladder, syn_ladder};
+use tcptoll_core::tcp::drops::{SynSysctls, syn_ack_ladder, syn_ladder};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::certification::{Certificate, Tolerance, certify};
 use tcptoll_lab::lab::handle::Handle;

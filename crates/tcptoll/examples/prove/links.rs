@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use crate::table::{Folder, Table};
 use tcptoll_core::link::{LinkSpec, line_bytes};
 use tcptoll_core::record::Summary;
-use tcptoll_core::stats::binomial::exact_interval;
+use tcptoll_core::stats::sample::exact_interval;
 use tcptoll_core::stats::sample::nearest_rank;
 use tcptoll_lab::lab::certification::{Tolerance, certify, echoes, train};
 use tcptoll_lab::lab::plan::Plan;

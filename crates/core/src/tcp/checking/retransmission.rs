@@ -10,7 +10,7 @@
 use std::iter;
 
 use super::{Checking, Mechanism};
-use crate::stats::binomial;
+use crate::stats::sample;
 
 /// The least wait before a repeat, s: `TCP_RTO_MIN`, and `net.ipv4.tcp_rto_min_us` of 200,000.
 pub const RTO_MIN_S: f64 = 0.2;
@@ -191,6 +191,6 @@ fn tries_within(within_s: f64, rtt_s: f64) -> u32 {
 /// among them: the quantiles 0.5 % and 99.5 % of the binomial distribution.
 pub fn expected_false_alarms(tests: u64, probability: f64) -> [f64; 3] {
     let probability = probability.clamp(0.0, 1.0);
-    let at = |share| binomial::quantile(tests, probability, share) as f64;
+    let at = |share| sample::binomial_quantile(tests, probability, share) as f64;
     [at(0.005), tests as f64 * probability, at(0.995)]
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tcptoll_core::record::queues::Outcome;
 use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::tcp::ladder::on_ladder;
+use tcptoll_core::tcp::drops::on_ladder;
 use tcptoll_core::tcp::tcp_info::{PathSample, TcpInfo};
 use tcptoll_kernel::socket::reset_when_closed;
 

@@ -30,8 +30,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_core::stats::summary::SeriesBuilder;
+use tcptoll_core::tcp::drops::on_ladder;
 use tcptoll_core::tcp::handshake::{ClientRow, Peer};
-use tcptoll_core::tcp::ladder::on_ladder;
 use tcptoll_core::tcp::tcp_info::TcpInfo;
 use tcptoll_kernel::cpu::{self, thread_time};
 use tcptoll_kernel::epoll::{Event, Interest, Poller};
