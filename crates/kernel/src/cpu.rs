@@ -7,7 +7,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::Pid;
 
-use crate::error::SysError;
+use crate::SysError;
 
 /// User and system time, µs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use crate::error::SysError;
+use crate::SysError;
 
 /// What to be told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::error::SysError;
+use crate::SysError;
 
 /// Sends echo requests to one address and recognises the answers.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::error::SysError;
+use crate::SysError;
 
 /// Why the kernel does not let this user make namespaces, as far as its settings tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

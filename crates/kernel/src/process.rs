@@ -9,8 +9,8 @@ use std::process::{Child, Command};
 use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, Pid};
 
+use crate::SysError;
 use crate::cpu;
-use crate::error::SysError;
 use crate::namespace;
 
 /// Which side of a fork this is.

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::error::SysError;
+use crate::SysError;
 
 /// A raw socket that is bound to one interface and sends to one address.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 
-use crate::error::SysError;
+use crate::SysError;
 
 /// What waiting for keys came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

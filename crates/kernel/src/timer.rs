@@ -11,8 +11,8 @@ use std::time::Duration;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
+use crate::SysError;
 use crate::clock::shifted_ns;
-use crate::error::SysError;
 
 /// A timer on the monotonic clock.
 #[derive(Debug)]

@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use proptest::prelude::*;
-use tcptoll_live::doctor::config::read;
-use tcptoll_live::doctor::config::reading::{Files, Process};
-use tcptoll_live::doctor::config::{Program, ServerConfig, Sourced, Upstream};
+use tcptoll_live::doctor::config::{Files, Process, read};
+use tcptoll_live::doctor::{Program, ServerConfig, Sourced, Upstream};
 
 /// Files by path; those without a text may not be read.
 #[derive(Default)]

@@ -1,8 +1,7 @@
 //! One question each, and the table of all. To add one: a folder, a line in the table, a recorded run in
 //! `runner/replay/mod.rs`, a page in docs.
 
-use tcptoll_core::experiment::spec::Spec;
-use tcptoll_core::experiment::spec::Specs;
+use tcptoll_core::experiment::spec::{Spec, Specs};
 use tcptoll_show::run::Reports;
 
 use crate::kit::plan::Experiment;
@@ -56,7 +55,7 @@ mod tests {
     use serde_json::Value;
     use tcptoll_core::experiment::option::{DefaultValue, Only, Opt};
     use tcptoll_core::study::Settings;
-    use tcptoll_core::tcp::checking::choice::Path;
+    use tcptoll_core::tcp::checking::Path;
     use tcptoll_core::units::parse_share;
 
     use super::*;

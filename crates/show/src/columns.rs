@@ -7,7 +7,7 @@ use tcptoll_core::experiment::column::{Figure, Form, Quantile, Show};
 use tcptoll_core::experiment::figures::{LATENESS, RTT};
 use tcptoll_core::experiment::spec::{Better, Noun, Spec, Specs};
 use tcptoll_core::experiment::{column, columns as common};
-use tcptoll_core::record::arm::{Arm, Metric};
+use tcptoll_core::record::{Arm, Metric};
 
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT, Estimate, TimeUnit};

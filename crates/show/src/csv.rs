@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use csv::WriterBuilder;
 use serde_json::Value;
 use tcptoll_core::experiment::column::Form;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::{Comparison, Round};
+use tcptoll_core::record::{Arm, Comparison, Round};
 
 use crate::columns::{self, Column, Kind, Table};
 use crate::run::{Own, Run};
@@ -283,7 +282,7 @@ fn of_points(summary: &Run) -> Vec<Row<'_>> {
 /// A comparison at each vantage point; `note` is its name.
 fn by_point(c: &Comparison) -> Vec<Row<'_>> {
     let each = c.points.iter().flat_map(|points| &points.each);
-    let row = |point: &tcptoll_core::record::comparison::PointRatio| {
+    let row = |point: &tcptoll_core::record::PointRatio| {
         let row = Row {
             kind: "comparison_point",
             arm: &c.a,

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{Better, Specs};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::{Comparison, Verdict};
+use tcptoll_core::record::{Arm, Comparison, Verdict};
 use tcptoll_core::stats::sequence;
 use tcptoll_core::stats::sequence::ROUNDS_TO_BE_NARROW;
 
@@ -419,10 +418,10 @@ mod tests {
     #[test]
     fn that_ratio_and_difference_disagree_is_said_only_if_they_do() {
         let comparison = |ratio, ci95, value, interval| {
-            let metric = tcptoll_core::record::arm::Metric {
+            let metric = tcptoll_core::record::Metric {
                 value,
                 ci95: Some(interval),
-                ..tcptoll_core::record::arm::Metric::default()
+                ..tcptoll_core::record::Metric::default()
             };
             Comparison {
                 ratio: Some(ratio),

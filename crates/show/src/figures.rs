@@ -4,10 +4,8 @@
 use std::collections::BTreeSet;
 
 use tcptoll_core::experiment::figures::{LATENESS, RESOLUTION_SHOWN, RTT};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::hosts::{LinkKind, LinkMeasured, Path, Resolved};
-use tcptoll_core::record::{Passport, PlaceKind};
-use tcptoll_core::stats::summary::HistogramSummary;
+use tcptoll_core::record::{Arm, LinkKind, LinkMeasured, Passport, Path, PlaceKind, Resolved};
+use tcptoll_core::stats::HistogramSummary;
 
 pub use tcptoll_core::units::plural;
 
@@ -330,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_its_edges_can_change_by_more_than_2_percent_says_by_how_much() {
-        let metric = |value| tcptoll_core::record::arm::Metric {
+        let metric = |value| tcptoll_core::record::Metric {
             value,
             unit: "1/s".to_owned(),
             ci95: None,
@@ -349,7 +347,7 @@ mod tests {
         assert_eq!(text(&with(2.0)).as_deref(), Some("100"));
         assert_eq!(text(&with(3.3)).as_deref(), Some("100 ± 3.30"));
         assert_eq!(text(&with(150.0)).as_deref(), Some("≤ 250"));
-        let rounds = vec![tcptoll_core::record::comparison::Round::default()];
+        let rounds = vec![tcptoll_core::record::Round::default()];
         assert_eq!(text(&Arm { rounds, ..with(3.3) }).as_deref(), Some("100"));
         assert_eq!(text(&Arm::default()), None);
     }

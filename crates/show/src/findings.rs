@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tcptoll_core::printable;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::{Points, Verdict};
-use tcptoll_core::record::hosts::HostSummary;
-use tcptoll_core::record::{Cause, Excluded, WarningEntry};
+use tcptoll_core::record::{Arm, Cause, Excluded, HostSummary, Points, Verdict, WarningEntry};
 
 use crate::own::Failed;
 use crate::run::{Own, Run};

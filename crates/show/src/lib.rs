@@ -30,8 +30,7 @@ pub mod text;
 
 use std::path::Path;
 
-use tcptoll_core::record::comparison::Comparison;
-use tcptoll_core::record::{Advice, Summary, WarningEntry};
+use tcptoll_core::record::{Advice, Comparison, Summary, WarningEntry};
 
 pub use self::clean::ascii;
 pub use self::run::{Own, Reports};

@@ -2,9 +2,7 @@
 //! warnings, and how it was run.
 
 use tcptoll_core::experiment::column::Form;
-use tcptoll_core::record::Passport;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::Comparison;
+use tcptoll_core::record::{Arm, Comparison, Passport};
 
 use crate::columns::{self, Column, Kind};
 use crate::number::{self, ABSENT};
@@ -241,7 +239,7 @@ fn of_columns(page: &mut String, summary: &Run, shown: &columns::Table) {
 
 fn comparisons(page: &mut String, summary: &Run) {
     let per = summary.comparisons.iter().any(|c| !c.per.is_empty());
-    let row = |c: &tcptoll_core::record::comparison::Comparison| {
+    let row = |c: &tcptoll_core::record::Comparison| {
         let pair = effect::pair(summary, c);
         let [a, b] = if c.per.is_empty() { [c.a.clone(), c.b.clone()] } else { pair };
         let [ratio, interval] = effect::ratio(c);

@@ -8,7 +8,7 @@ use crate::html::plot::{Frame, KEY, Plot, Scale};
 use crate::own::{Block, Tone};
 use crate::svg::{Anchor, Screen, Svg};
 use crate::{clean, number};
-use tcptoll_core::stats::summary::Series;
+use tcptoll_core::stats::Series;
 
 // How is a series of many slices made coarse enough to read? Slices of equal length are put together
 // until each holds some requests.

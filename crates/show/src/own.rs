@@ -1,8 +1,8 @@
 //! The pieces of which an experiment makes what it shows beyond its tables: blocks of text, pictures, sections.
 //! Where they go says `run::Own`.
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::stats::summary::HistogramSummary;
+use tcptoll_core::record::Arm;
+use tcptoll_core::stats::HistogramSummary;
 
 use crate::layout::Lines;
 use crate::svg::TwoScreens;

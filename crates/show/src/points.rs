@@ -1,8 +1,7 @@
 //! What do the vantage points of a merged record show? Each point as a row that tables and pictures of comparisons
 //! can draw, the points themselves, and what is to be said about them.
 
-use tcptoll_core::record::Passport;
-use tcptoll_core::record::comparison::{Comparison, OverPoints, Point, PointRatio};
+use tcptoll_core::record::{Comparison, OverPoints, Passport, Point, PointRatio};
 
 use crate::number::{self, ABSENT};
 use crate::run::Run;

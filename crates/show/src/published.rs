@@ -1,7 +1,6 @@
 //! Published figures beside ours.
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::Comparison;
+use tcptoll_core::record::{Arm, Comparison};
 use tcptoll_core::study::Published;
 
 use crate::run::Run;
@@ -142,10 +141,10 @@ mod tests {
 
     #[test]
     fn a_published_standard_deviation_has_ours_of_rounds_beside_it() {
-        let round = |value: f64, left_out: Option<&str>| tcptoll_core::record::comparison::Round {
+        let round = |value: f64, left_out: Option<&str>| tcptoll_core::record::Round {
             metrics: [("requests_per_s".to_owned(), value)].into(),
             left_out: left_out.map(str::to_owned),
-            ..tcptoll_core::record::comparison::Round::default()
+            ..tcptoll_core::record::Round::default()
         };
         // Of 15,800, 16,200 and 16,600 the standard deviation is 400; the round left out is not in it.
         let rounds = [(15_800.0, None), (16_200.0, None), (9.0, Some("late")), (16_600.0, None)];

@@ -3,8 +3,7 @@
 
 pub use tcptoll_core::experiment::column::metric_of as metric;
 use tcptoll_core::experiment::spec::Noun;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::Round;
+use tcptoll_core::record::{Arm, Round};
 use tcptoll_core::units::parse_size;
 
 use crate::figures;

@@ -6,10 +6,8 @@
 
 use std::ops::Deref;
 
-use tcptoll_core::experiment::spec::Spec;
-use tcptoll_core::experiment::spec::Specs;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::experiment::spec::{Spec, Specs};
+use tcptoll_core::record::{Arm, Summary};
 
 use crate::clean;
 use crate::own::{Answer, Block, Failed, Passage, Picture, Section};

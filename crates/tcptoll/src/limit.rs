@@ -2,10 +2,9 @@
 
 use anyhow::{Context as _, bail};
 use tcptoll_core::experiment::spec::{Better, Spec};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::stats::summary::Figure;
-use tcptoll_core::study::error::did_you_mean;
+use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::stats::Figure;
+use tcptoll_core::study::did_you_mean;
 use tcptoll_core::units::{
     human_count, human_us, parse_count, parse_share, parse_size, parse_time,
 };
@@ -275,7 +274,7 @@ mod tests {
 
     #[test]
     fn an_arm_without_the_figure_is_named_and_does_not_pass() {
-        use tcptoll_core::stats::summary::HistogramSummary;
+        use tcptoll_core::stats::HistogramSummary;
         let arm = |name: &str, p99| {
             let histogram = HistogramSummary { p99, ..HistogramSummary::default() };
             let histograms = [("connect_us".to_owned(), histogram)].into();

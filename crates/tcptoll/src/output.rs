@@ -492,7 +492,7 @@ pub(crate) fn check_writable(path: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::hosts::Resolved;
+    use tcptoll_core::record::Resolved;
 
     use super::*;
     use crate::studies::tests::study;

@@ -7,9 +7,8 @@
 use crate::tune::found::Found;
 use tcptoll_core::record::Summary;
 use tcptoll_core::study::{Study, file};
-use tcptoll_live::doctor::examination::Examination;
-use tcptoll_live::watch::record::review::Review;
-use tcptoll_live::watch::state::State;
+use tcptoll_live::doctor::Examination;
+use tcptoll_live::watch::{Review, State};
 
 /// What a published schema describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

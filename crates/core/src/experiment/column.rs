@@ -3,8 +3,7 @@
 //! Text, HTML, CSV and Markdown render the same columns, so that they cannot disagree. A column is
 //! defined once; each table lists the columns that it has room for.
 
-use crate::record::Summary;
-use crate::record::arm::Arm;
+use crate::record::{Arm, Summary};
 
 /// A table, a row per arm.
 #[derive(Clone, Copy, Debug)]

@@ -6,9 +6,7 @@ use super::figures::{
     DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, RTT, SERVER_CPU, WAITED,
 };
 use super::spec::MetricSpec;
-use crate::record::Summary;
-use crate::record::arm::Arm;
-use crate::record::connections::Closing;
+use crate::record::{Arm, Closing, Summary};
 use crate::tcp::ports::PortForecast;
 use crate::units::human_count;
 

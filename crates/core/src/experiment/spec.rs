@@ -11,8 +11,7 @@ use serde_json::Value;
 
 use super::column::Table;
 use super::option::Opt;
-use crate::record::arm::Arm;
-use crate::record::{Advice, Cause, Summary};
+use crate::record::{Advice, Arm, Cause, Summary};
 use crate::study::{Study, metric_names};
 
 /// An experiment.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::record::hosts::LinkAsked;
+use crate::record::LinkAsked;
 use crate::units::{self, UnitError, echo, text_time};
 
 /// Bytes that Ethernet adds to each IP packet on the line: header 14, check sum 4, preamble and start

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::own::{Merge, merged, sum};
-use crate::stats::summary::Series;
+use crate::stats::Series;
 
 /// Where the time of one operation went, step by step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

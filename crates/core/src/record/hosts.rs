@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Passport;
-use crate::stats::summary::HistogramSummary;
+use crate::stats::HistogramSummary;
 
 /// What one host was like during a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

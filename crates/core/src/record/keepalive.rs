@@ -6,10 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::own::{Merge, merged, parts, sum, summed};
-use crate::tcp::checking::choice::Path;
-use crate::tcp::checking::retransmission::expected_false_alarms;
-use crate::tcp::checking::{Checking, Mechanism};
-use crate::tcp::wire::quiet::Traffic;
+use crate::tcp::checking::{Checking, Mechanism, Path, expected_false_alarms};
+use crate::tcp::wire::Traffic;
 
 /// What checking idle connections cost, and what it found out.
 ///

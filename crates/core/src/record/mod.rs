@@ -46,10 +46,9 @@ pub use transfers::{
     SocketEnd, Transfer, Way,
 };
 
-pub use crate::stats::summary::{HistogramSummary, Series};
+pub use crate::stats::{HistogramSummary, Series};
 pub use crate::study::Published;
-pub use crate::tcp::wire::quiet::Traffic;
-pub use crate::tcp::wire::{Wire, WireCounts};
+pub use crate::tcp::wire::{Traffic, Wire, WireCounts};
 
 /// Version of the record format written by this build.
 ///

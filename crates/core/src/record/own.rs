@@ -137,7 +137,7 @@ pub(crate) fn summed_by_place(rounds: &[&Vec<u64>]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::arm::Arm;
+    use crate::record::Arm;
 
     #[test]
     fn a_part_is_a_key_of_the_arm_and_is_read_back_with_every_number() {

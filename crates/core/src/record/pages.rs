@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::own::{Merge, sum, summed};
 use crate::page::waterfall::Waterfall;
-use crate::stats::summary::Series;
+use crate::stats::Series;
 
 /// Requests and connections of a waterfall that are kept.
 const KEPT: usize = 300;

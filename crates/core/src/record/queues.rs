@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::own::{Merge, merged, parts, sum, sum_of_some, summed, summed_by_place};
-use crate::stats::summary::Series;
+use crate::stats::Series;
 
 /// The queues of the server's listeners during a load, and the outcome of each connection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -11,12 +11,10 @@
 //! Without `: METRIC` the primary metric is meant. Names of arms may hold any sign: a placeholder
 //! is read by the names there are.
 
-use crate::record::Summary;
-use crate::record::comparison::{Comparison, Verdict};
-use crate::study::Study;
-use crate::study::error::{StudyError, suggestion};
+use crate::record::{Comparison, Summary, Verdict};
 use crate::study::pairs::pairs;
 use crate::study::stop::percent;
+use crate::study::{Study, StudyError, suggestion};
 use crate::units::{echo, human_count, human_rate, human_share, human_us};
 use crate::verdict::consolidate;
 
@@ -244,8 +242,7 @@ pub(crate) mod tests {
     use super::*;
 
     const PRIMARY: &str = "connect_us_mean";
-    use crate::record::HistogramSummary;
-    use crate::record::arm::{Arm, Metric};
+    use crate::record::{Arm, HistogramSummary, Metric};
 
     pub(crate) fn summary() -> Summary {
         let metric = |value, unit: &str| Metric {

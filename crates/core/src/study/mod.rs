@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::random::generator;
-use crate::stats::summary::FIGURES;
+use crate::stats::FIGURES;
 use crate::units::{echo, parse_share};
 
 /// Option name (as on the command line, without dashes) to value.

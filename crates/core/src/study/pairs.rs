@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::study::error::{StudyError, suggestion};
-use crate::study::{Compare, PlannedArm, Settings, Study, level_text};
+use crate::study::{Compare, PlannedArm, Settings, Study, StudyError, level_text, suggestion};
 use crate::units::echo;
 
 /// The most comparisons one study may have: their common 5 % is divided among them, and with more

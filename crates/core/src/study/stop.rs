@@ -3,11 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::record::arm::Arm;
-use crate::record::comparison::{Comparison, Verdict};
+use crate::record::{Arm, Comparison, Verdict};
 use crate::stats::sequence::ROUNDS_TO_BE_NARROW;
-use crate::study::error::StudyError;
-use crate::study::{RoundsAsked, Study, percentage};
+use crate::study::{RoundsAsked, Study, StudyError, percentage};
 use crate::units::{parse_time, text_time};
 
 /// What a run is after.
@@ -269,7 +267,7 @@ impl fmt::Display for StopRule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::arm::Metric;
+    use crate::record::Metric;
     use crate::study::Compare;
 
     fn study(rounds: RoundsAsked, compared: bool) -> Study {

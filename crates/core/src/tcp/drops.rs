@@ -28,7 +28,7 @@
 
 use std::time::Duration;
 
-use crate::record::queues::DropBalance;
+use crate::record::DropBalance;
 
 /// What was counted of one load.
 #[derive(Clone, Copy, Debug, Default)]

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::connections::{HandshakeView, Step, Timeline};
+use crate::record::{HandshakeView, Step, Timeline};
 use crate::tcp::packet::Packet;
 use crate::tcp::wire::Direction;
 

@@ -31,7 +31,7 @@
 //!    that doubles from one tenth of the range to the next is growth and not a step.
 
 use super::ports::{PortForecast, PortSettings, range, reserved, reuse_after_s};
-use crate::record::connections::{Cliff, PortPoint};
+use crate::record::{Cliff, PortPoint};
 
 /// The system call that chooses the local port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

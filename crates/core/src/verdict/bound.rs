@@ -71,7 +71,7 @@ fn three_digits(rate: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::arm::{Arm, Metric};
+    use crate::record::{Arm, Metric};
 
     fn trial(attempt: u32, why: Option<(&str, Option<Lasting>)>) -> Trial {
         let invalid = why.map(|(reason, _)| reason.to_owned());

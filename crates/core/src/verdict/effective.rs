@@ -4,9 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::Own;
-use crate::record::arm::Arm;
-use crate::record::transfers::{Buffer, BufferLimit};
+use crate::record::{Arm, Buffer, BufferLimit, Own};
 use crate::study::level_text;
 use crate::verdict::warning::Warning;
 
@@ -128,7 +126,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::record::transfers::{SocketEnd, Transfer};
+    use crate::record::{SocketEnd, Transfer};
 
     fn arm(name: &str, option: &str, asked: Option<u64>, send: u64, receive: u64) -> Arm {
         let end = SocketEnd {

@@ -15,7 +15,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::stats::histogram::Histogram;
+use crate::stats::Histogram;
 
 /// Parts of the window whose ages are compared.
 const PARTS: usize = 4;

@@ -14,8 +14,7 @@ mod unanswered;
 use std::time::Duration;
 
 use tcptoll_core::record;
-use tcptoll_core::record::Trial;
-use tcptoll_core::record::arm::{Arm, Metric};
+use tcptoll_core::record::{Arm, Metric, Trial};
 use tcptoll_core::stats::{diagnostics, sequence};
 use tcptoll_core::study::pairs::Pair;
 use tcptoll_core::study::stop::{MAX_ROUNDS, MIN_ROUNDS, StopRule, Target};

@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::Histogram;
 
 const SLOTS: usize = 4;
 const SERVICE_NS: f64 = 20e6;

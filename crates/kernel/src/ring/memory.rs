@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::types::BufRingEntry;
 use socket2::SockAddr;
 
-use crate::error::SysError;
+use crate::SysError;
 
 /// Zeroed pages of our own, which cost nothing until they are touched.
 struct Pages {

@@ -20,7 +20,7 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, RecvMsgOut, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode};
 
-use crate::error::SysError;
+use crate::SysError;
 pub use memory::Route;
 use memory::{Addresses, Buffers, Texts};
 use operation::operation;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 use super::Tcp;
-use crate::error::SysError;
+use crate::SysError;
 
 /// Options of a socket, set before the handshake. Absent: the kernel's own.
 #[derive(Clone, Copy, Debug, Default)]

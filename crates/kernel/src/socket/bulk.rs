@@ -5,7 +5,7 @@ use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
 use super::{Tcp, would_block};
-use crate::error::SysError;
+use crate::SysError;
 
 /// The greatest number of parts of one [`Tcp::write_parts`] (`UIO_MAXIOV`).
 pub const PARTS_MAX: usize = 1_024;

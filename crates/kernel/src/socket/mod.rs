@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 pub use self::bulk::{MemoryFile, PARTS_MAX};
-use crate::error::SysError;
+use crate::SysError;
 
 /// An address in the kernel's form.
 pub type Address = SockAddr;

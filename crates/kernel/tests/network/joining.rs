@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use tcptoll_kernel::error::SysError;
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::namespace::{Network, join_network};
 
 /// A user of no machine's list.

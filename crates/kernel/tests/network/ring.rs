@@ -6,9 +6,7 @@ use std::{
     thread,
 };
 
-use tcptoll_kernel::ring::memory::Route;
-use tcptoll_kernel::ring::operation::{Completion, Operation, Settings, Until};
-use tcptoll_kernel::ring::{Ring, available};
+use tcptoll_kernel::ring::{Completion, Operation, Ring, Route, Settings, Until, available};
 
 const SETTINGS: Settings = Settings {
     entries: 16,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::Histogram;
 
 use super::{Channel, ChannelError};
 use crate::messages::{Done, Order, Reply, Request, Rows, Service};

@@ -7,11 +7,11 @@ use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use tcptoll_kernel::error::SysError;
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::sock_diag::{Closed, End, SockDiag};
 
 use crate::clock::monotonic_ns;
-use crate::messages::http::{ClosedSockets, CountClosed};
+use crate::messages::{ClosedSockets, CountClosed};
 use crate::observe::read_sysctl;
 
 /// How long Linux keeps a socket in TIME-WAIT, ns (`TCP_TIMEWAIT_LEN` in `net/tcp.h`).

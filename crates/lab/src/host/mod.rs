@@ -12,11 +12,10 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use tcptoll_kernel::clock;
-use tcptoll_kernel::cpu;
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::process;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::Stamping;
+use tcptoll_kernel::{SysError, cpu};
 
 use crate::channel::orders::{Orders, Refusal};
 use crate::channel::{Channel, ChannelError};
@@ -28,34 +27,18 @@ use crate::load::page::visits;
 use crate::load::{
     browser, clocks, connect, exchange, greet, http, page, probes, short, socket_memory, transfer,
 };
-use crate::messages::connect::{ConnectLoad, Greet};
-use crate::messages::exchange::{Answers, Exchange};
-use crate::messages::half_open::{EndHalfOpen, KeepHalfOpen};
-use crate::messages::host::{
-    Forget, Launch, LookAway, Observe, ReadCpu, ReadQueue, ReadSocketMemory, ReadSysctls, Run,
-    SetSysctls, Settle, Snapshot, SocketMemory, Upload, WatchListener, WatchQueues,
+use crate::messages::{
+    Answers, AskClock, AskRoute, BackendSpec, Check, ConnectLoad, CountClosed, Echo, End,
+    EndHalfOpen, Exchange, Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept,
+    HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen,
+    Launch, Leave, LoadPage, LoadVisits, Look, LookAway, Make, Now, Observe, Order, PageUser,
+    Perform, Ping, ReadCpu, ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reflect,
+    Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, ShiftClock, ShortLoad, Sink, Snapshot,
+    SocketMemory, Stall, TakeWorkers, ToGroup, Train, Transfer, TransferServer, Upload, VisitPart,
+    WatchListener, WatchQueues, WatchWorkers,
 };
-use crate::messages::http::{CountClosed, HttpLoad, ServerSpec};
-use crate::messages::idle::{
-    Check, End, Faulted, Freeze, GroupAnswer, Leave, Look, Make, Rest, ToGroup,
-};
-use crate::messages::page::{LoadPage, PageUser};
-use crate::messages::path::{AskClock, AskRoute, Now, Reflect, ShiftClock};
-use crate::messages::pool::{BackendSpec, FrontSpec, Stall, TakeWorkers, WatchWorkers};
-use crate::messages::probes::{Ping, Sink, Train};
-use crate::messages::program::Perform;
-use crate::messages::short::{Echo, HoldPorts, ShortLoad};
-use crate::messages::socket_memory::{
-    HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, ReadMemory,
-};
-use crate::messages::transfer::{Transfer, TransferServer};
-use crate::messages::visits::{LoadVisits, VisitPart};
-use crate::messages::{Order, Ready, Reply, Rows};
 use crate::observe::{Observer, Pulse, cpu_times, read_sysctl, set_sysctls};
-use crate::servers;
-use crate::servers::pool::Pool;
-use crate::servers::watch::WorkersWatch;
-use crate::servers::{Running, command};
+use crate::servers::{self, Pool, Running, WorkersWatch, command};
 
 /// A real server must listen within this.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(30);

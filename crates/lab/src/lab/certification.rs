@@ -10,16 +10,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tcptoll_core::link::{LinkSpec, line_bytes};
-use tcptoll_core::record::hosts::{LinkKind, LinkMeasured, LossMeasured};
-use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::stats::sample::exact_interval;
-use tcptoll_core::stats::sample::nearest_rank;
+use tcptoll_core::record::{LinkKind, LinkMeasured, LossMeasured};
+use tcptoll_core::stats::{Histogram, exact_interval, nearest_rank};
 use tcptoll_core::units::{human_rate, human_us, parse_share, parse_time};
 
-use super::{Hosts, Interrupt, LabError};
-use crate::lab::handle::Handle;
-use crate::messages::link::{Calibrate, Count, Watch};
-use crate::messages::probes::{Arrivals, Ping, Sink, Train};
+use super::{Handle, Hosts, Interrupt, LabError};
+use crate::messages::{Arrivals, Calibrate, Count, Ping, Sink, Train, Watch};
 
 /// How far a link may be from what was asked.
 #[derive(Clone, Copy, Debug, PartialEq)]

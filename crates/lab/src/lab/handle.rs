@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde::de::{DeserializeOwned, IgnoredAny};
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::Histogram;
 
 use super::{Interrupt, LabError};
 use crate::channel::{Channel, ChannelError};
@@ -233,8 +233,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::messages::connect::Greet;
-    use crate::messages::host::{ReadSysctls, Settle};
+    use crate::messages::{Greet, ReadSysctls, Settle};
 
     /// What a handle gives to a host that sends these messages, whatever it is asked.
     fn spoken(messages: &[Value]) -> (Result<Handle, LabError>, Channel) {

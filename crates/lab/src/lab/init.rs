@@ -24,8 +24,6 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use tcptoll_core::link::{ETHERNET_OVERHEAD, LinkSpec};
-use tcptoll_kernel::cpu;
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::ethtool::offloads_off;
 use tcptoll_kernel::namespace::{self, Refusal, enter_network, new_network};
 use tcptoll_kernel::netlink::Netlink;
@@ -33,6 +31,7 @@ use tcptoll_kernel::packet_socket::PacketSocket;
 use tcptoll_kernel::process::{self, Fork};
 use tcptoll_kernel::socket::errno::{EINVAL, EROFS};
 use tcptoll_kernel::tun::Tun;
+use tcptoll_kernel::{SysError, cpu};
 
 use super::plan::{Addresses, DEVICE, DEVICE_QUEUE, MTU, Plan, SILENT_ADDRESSES, silent_address};
 use super::pump::{self, Port};

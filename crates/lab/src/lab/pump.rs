@@ -24,12 +24,10 @@ use std::time::Duration;
 use tcptoll_core::link::clocks::{Wait, Wakeups};
 use tcptoll_core::link::model::{Fate, Loss, Pipe, Settings, settings};
 use tcptoll_core::link::{LinkSpec, clocks, line_bytes};
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::tcp::handshake::{End, HandshakeTrace};
 use tcptoll_core::tcp::packet::{Packet, flow};
-use tcptoll_core::tcp::wire::ack_delay::AckTracker;
-use tcptoll_core::tcp::wire::spans::{SpanTracker, payload_start};
-use tcptoll_core::tcp::wire::{Direction, WireTracker};
+use tcptoll_core::tcp::wire::{AckTracker, Direction, SpanTracker, WireTracker, payload_start};
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Event, Interest, Poller};
 use tcptoll_kernel::packet_socket::PacketSocket;
@@ -41,8 +39,7 @@ use crate::channel::Channel;
 use crate::channel::orders::{Orders, Refusal};
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
-use crate::messages::link::{Calibrate, Count, Counted, FaultPorts, Peek, TakeSpan, Watch};
-use crate::messages::{Began, Rows};
+use crate::messages::{Began, Calibrate, Count, Counted, FaultPorts, Peek, Rows, TakeSpan, Watch};
 
 /// Room for the largest super-packet and the headers in front of it.
 const FRAME_MAX: usize = 65_536 + 128;

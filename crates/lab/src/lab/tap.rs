@@ -9,15 +9,15 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::tcp::handshake::{End, HandshakeTrace};
 use tcptoll_core::tcp::packet::Packet;
-use tcptoll_core::tcp::wire::ack_delay::AckTracker;
-use tcptoll_core::tcp::wire::spans::{Span, SpanTracker, payload_start};
-use tcptoll_core::tcp::wire::{Direction, WireTracker};
+use tcptoll_core::tcp::wire::{
+    AckTracker, Direction, Span, SpanTracker, WireTracker, payload_start,
+};
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::namespace::enter_network;
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::packet_socket::{Tap, TappedPacket};
@@ -28,8 +28,7 @@ use crate::channel::Channel;
 use crate::channel::orders::{Orders, Refusal};
 use crate::clock::{FromRealtime, monotonic_ns};
 use crate::load::LoadError;
-use crate::messages::Rows;
-use crate::messages::link::{Calibrate, Count, Counted, TakeSpan, Watch};
+use crate::messages::{Calibrate, Count, Counted, Rows, TakeSpan, Watch};
 
 /// Headers of IP and TCP with all their options fit.
 const SNAPLEN: u32 = 192;

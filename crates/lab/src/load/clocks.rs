@@ -6,16 +6,16 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use tcptoll_core::link::clocks::Exchange;
-use tcptoll_core::record::hosts::Route;
+use tcptoll_core::record::Route;
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::netlink::Netlink;
 
 use super::control::{CHANNEL, stop_requested};
 use super::{LoadError, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::path::{AskClock, AskRoute, EXCHANGES_MAX, Reflect, Reflected, Token};
+use crate::messages::{AskClock, AskRoute, EXCHANGES_MAX, Reflect, Reflected, Token};
 
 /// A question: the token, its number, and room for the two stamps of its answer.
 const LENGTH: usize = TOKEN + NUMBER + 16;

@@ -15,7 +15,7 @@ use super::slots::Slots;
 use super::{LoadError, pair, until};
 use crate::channel::Channel;
 use crate::clock::{monotonic_ns, wait_until};
-use crate::messages::connect::{Greet, GreetReport, Listening};
+use crate::messages::{Greet, GreetReport, Listening};
 
 /// Token of the first listener; the others follow below it.
 const LISTENER: u64 = u64::MAX - 1;
@@ -67,8 +67,7 @@ impl Door {
     }
 
     fn local(&self) -> Result<SocketAddr, LoadError> {
-        let failed =
-            |error| tcptoll_kernel::error::SysError::new("getsockname", "the listener", error);
+        let failed = |error| tcptoll_kernel::SysError::new("getsockname", "the listener", error);
         Ok(self.listener.local().map_err(failed)?)
     }
 

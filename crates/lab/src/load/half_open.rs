@@ -23,7 +23,7 @@ use tcptoll_kernel::socket::errno::{EAGAIN, ENOBUFS};
 
 use super::LoadError;
 use crate::clock::monotonic_ns;
-use crate::messages::half_open::{HalfOpenReport, KeepHalfOpen};
+use crate::messages::{HalfOpenReport, KeepHalfOpen};
 
 /// Most requests that are kept.
 pub const NUMBER_MAX: u64 = 65_536;

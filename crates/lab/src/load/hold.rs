@@ -13,21 +13,19 @@ use std::time::Duration;
 
 use tcptoll_core::tcp::counters::parse_sockstat;
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::error::SysError;
-use tcptoll_kernel::slab;
 use tcptoll_kernel::sock_diag::{End, SockDiag};
 use tcptoll_kernel::socket::{Address, Begun, Tcp, reset_when_closed};
+use tcptoll_kernel::{SysError, slab};
 
 use super::control::{CHANNEL, Progress, stop_requested};
 use super::sources::Sources;
 use super::{LoadError, class_of, sockets_max, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::socket_memory::{
+use crate::messages::{
     Filled, Held, HoldAccept, HoldConnect, HoldFill, HoldListen, HoldListening, MemoryPicture,
-    ReadMemory,
+    ReadMemory, SocketSettings, SocketsGot,
 };
-use crate::messages::transfer::{SocketSettings, SocketsGot};
 
 /// The number under which a poller knows the listener.
 const LISTENER: u64 = CHANNEL - 1;

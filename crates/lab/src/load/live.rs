@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tcptoll_core::stats::sample::enough;
+use tcptoll_core::stats::enough;
 
 use crate::messages::{Done, Live};
 

@@ -56,10 +56,9 @@ mod waiting;
 use std::io;
 use std::time::Duration;
 
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::errno;
-use tcptoll_kernel::{cpu, slab};
+use tcptoll_kernel::{SysError, cpu, slab};
 
 pub use self::threads::THREADS_MAX;
 use crate::channel::ChannelError;

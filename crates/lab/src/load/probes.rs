@@ -1,8 +1,8 @@
 //! Traffic that certifies a link: echo requests for its delay, trains of datagrams for its rate
 //! and its loss.
 
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::icmp::Echo;
 use tcptoll_kernel::socket::{Address, Udp};
 
@@ -10,7 +10,7 @@ use super::control::{CHANNEL, stop_requested};
 use super::{LoadError, until};
 use crate::channel::Channel;
 use crate::clock::{monotonic_ns, wait_until};
-use crate::messages::probes::{Arrivals, PING_MAX, Ping, Sink, Train};
+use crate::messages::{Arrivals, PING_MAX, Ping, Sink, Train};
 
 /// Datagrams handed to the kernel in one call: one at a time, two cores reach 0.85 Gbit/s.
 const TOGETHER: u64 = 20;

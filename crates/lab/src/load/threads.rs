@@ -10,8 +10,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::error::SysError;
 
 use super::LoadError;
 use super::control::{CHANNEL, PROGRESS, stop_requested};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use tcptoll_core::record::queues::Outcome;
+use tcptoll_core::record::Outcome;
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::stats::Series;
 use tcptoll_core::stats::arrivals::Spread;
-use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::stats::summary::Series;
 
 use super::{Service, is_default, order};
 

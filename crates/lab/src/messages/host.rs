@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use tcptoll_core::record::hosts::Listener;
-use tcptoll_core::record::queues::ListenerQueue;
+use tcptoll_core::record::{Listener, ListenerQueue};
 use tcptoll_core::tcp::counters::{Counters, CpuTimes, Standstill};
 
 use super::order;
@@ -161,10 +160,7 @@ order!(Upload => (), "upload");
 impl Upload {
     /// A text in pieces that fit messages.
     pub fn pieces(text: &str) -> Vec<Self> {
-        pieces(text, crate::messages::http::UPLOAD_MAX)
-            .into_iter()
-            .map(|piece| Self(piece.to_owned()))
-            .collect()
+        pieces(text, super::UPLOAD_MAX).into_iter().map(|piece| Self(piece.to_owned())).collect()
     }
 }
 

@@ -9,9 +9,9 @@ use tcptoll_core::http::reuse::Reuse;
 pub use tcptoll_core::http::server::ServerKind;
 use tcptoll_core::http::status::Expected;
 use tcptoll_core::page::site::Site;
-use tcptoll_core::record::connections::Closing;
+use tcptoll_core::record::Closing;
+use tcptoll_core::stats::Series;
 use tcptoll_core::stats::arrivals::Spread;
-use tcptoll_core::stats::summary::Series;
 use tcptoll_core::verdict::saturation::Ages;
 
 use super::{is_default, order};

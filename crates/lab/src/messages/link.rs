@@ -1,10 +1,8 @@
 //! Orders to the link: the emulator, or the packet taps of a direct link.
 
 use serde::{Deserialize, Serialize};
-use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::tcp::wire::Wire;
-use tcptoll_core::tcp::wire::ack_delay::AckDelays;
-use tcptoll_core::tcp::wire::spans::Span;
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::tcp::wire::{AckDelays, Span, Wire};
 
 use super::{Began, order};
 

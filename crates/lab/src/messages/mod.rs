@@ -27,7 +27,7 @@ use std::borrow::Cow;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::tcp::handshake::{ClientRow, ServerRow, WireRow};
 
 pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Listening, Opened, Split};

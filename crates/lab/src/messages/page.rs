@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use tcptoll_core::page::resource::{Protocol, Resource};
 use tcptoll_core::page::waterfall::{Connection, Request, Waterfall};
 
-use super::{Rows, order};
-use crate::messages::http::TlsLoad;
+use super::{Rows, TlsLoad, order};
 
 /// Load a page once, over connections of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]

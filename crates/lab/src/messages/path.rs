@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use tcptoll_core::link::clocks::Exchange;
-use tcptoll_core::record::hosts::Route;
+use tcptoll_core::record::Route;
 
 use super::{Service, order};
 

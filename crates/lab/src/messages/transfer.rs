@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use tcptoll_core::record::transfers::Sender;
-use tcptoll_core::stats::summary::Series;
+use tcptoll_core::record::Sender;
+use tcptoll_core::stats::Series;
 
 use super::{Service, order};
 

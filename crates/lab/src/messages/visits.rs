@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tcptoll_core::page::visits::Visitors;
 
-use super::order;
-use crate::messages::page::LoadPage;
+use super::{LoadPage, order};
 
 /// Let visitors come and load pages, each over connections of its own.
 ///

@@ -13,18 +13,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tcptoll_core::record::hosts::Listener;
-use tcptoll_core::record::queues::ListenerQueue;
+use tcptoll_core::record::{Listener, ListenerQueue};
 use tcptoll_core::tcp::counters;
 use tcptoll_core::tcp::counters::{CpuTimes, Standstill};
-use tcptoll_kernel::cpu;
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag};
+use tcptoll_kernel::{SysError, cpu};
 
 pub use self::pulse::Pulse;
 use self::queues::{ListenerSample, QueueRecorder};
 use crate::clock::monotonic_ns;
-use crate::messages::host::{Snapshot, WatchQueues};
+use crate::messages::{Snapshot, WatchQueues};
 
 /// How often the queues of listening sockets are looked at while a load runs.
 const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -9,9 +9,9 @@
 
 use std::time::Duration;
 
-use tcptoll_core::record::queues::ListenerQueue;
-use tcptoll_core::stats::summary::Series;
-use tcptoll_core::stats::summary::SeriesBuilder;
+use tcptoll_core::record::ListenerQueue;
+use tcptoll_core::stats::Series;
+use tcptoll_core::stats::SeriesBuilder;
 use tcptoll_kernel::sock_diag::ListenSocket;
 
 /// Listeners that are recorded, at most. The others are counted in the peaks of the host alone.

@@ -9,7 +9,7 @@ use super::run_folder::RunFolder;
 use super::scoreboard::PATH;
 use super::site::{COMPRESSED, Laid, Php, READY_PATH};
 use super::{Prepared, content, files_each, milliseconds, php, program, refuse_work, workers};
-use crate::messages::http::ServerSpec;
+use crate::messages::ServerSpec;
 
 /// Folders of modules: Debian's, Fedora's, Arch's.
 const MODULES: [&str; 4] = [

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tcptoll_kernel::process;
 
 use crate::control_group::{Home, home};
-use crate::messages::http::MemoryGroup;
+use crate::messages::MemoryGroup;
 
 /// The hidden sub-command that makes a keeper of the re-executed binary.
 pub const KEEP_COMMAND: &str = "__memory";

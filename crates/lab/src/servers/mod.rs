@@ -34,9 +34,7 @@ use std::process::{Child, Command};
 use tcptoll_core::page::site::Site;
 use tcptoll_kernel::{cpu, process};
 
-use crate::messages::http::{ServerSpec, Serving};
-use crate::messages::pool::WatchWorkers;
-use crate::messages::{BackendKind, FrontKind, ServerKind};
+use crate::messages::{BackendKind, FrontKind, ServerKind, ServerSpec, Serving, WatchWorkers};
 use crate::run_folder::{self, RunFolder};
 use certificate::Certificate;
 pub(crate) use perform::perform;

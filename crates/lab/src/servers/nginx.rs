@@ -8,7 +8,7 @@ use super::run_folder::RunFolder;
 use super::scoreboard::PATH;
 use super::site::{COMPRESSED, Laid, READY_PATH};
 use super::{Prepared, content, files_each, milliseconds, program, refuse_work, workers};
-use crate::messages::http::ServerSpec;
+use crate::messages::ServerSpec;
 
 /// Content up to this length is part of the configuration (`return`), which takes words of 4 KiB at
 /// most; longer content is a file.

@@ -12,14 +12,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::socket::Tcp;
 use tcptoll_kernel::{cpu, process};
 
 use super::{Prepared, files_each, site, workers};
 use crate::clock::monotonic_ns;
-use crate::messages::http::ServerSpec;
+use crate::messages::ServerSpec;
 use crate::run_folder::RunFolder;
 
 /// The hidden sub-command that makes one worker of the re-executed binary.

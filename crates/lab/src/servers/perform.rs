@@ -15,16 +15,13 @@ use std::time::{Duration, Instant};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use tcptoll_kernel::epoll::{Interest, Poller, readable};
-use tcptoll_kernel::error::SysError;
-use tcptoll_kernel::process;
+use tcptoll_kernel::{SysError, process};
 
 use super::program::{command, find};
 use super::run_folder::RunFolder;
 use crate::channel::Channel;
 use crate::channel::orders::Refusal;
-use crate::messages::Request;
-use crate::messages::host::Launch;
-use crate::messages::program::{Perform, Performed};
+use crate::messages::{Launch, Perform, Performed, Request};
 
 /// Most bytes that are taken of standard output: both lines, as an answer, fit a message.
 const OUTPUT_MAX: usize = 32 << 10;

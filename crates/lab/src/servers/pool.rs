@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use serde::de::IgnoredAny;
 use tcptoll_kernel::epoll::readable;
-use tcptoll_kernel::error::SysError;
-use tcptoll_kernel::{cpu, process};
+use tcptoll_kernel::{SysError, cpu, process};
 
 use super::fronts::Front;
 use super::watch::WorkersWatch;
@@ -16,11 +15,10 @@ use super::{Running, backends, fronts};
 use crate::channel::Channel;
 use crate::channel::orders::Refusal;
 use crate::clock::monotonic_ns;
-use crate::messages::pool::{
-    BackendServing, BackendSpec, FrontServing, FrontSpec, Stall, Stalled, TakeWorkers,
-    WatchWorkers, WorkersSeen,
+use crate::messages::{
+    BackendServing, BackendSpec, Began, FrontServing, FrontSpec, Order, Request, Stall, Stalled,
+    TakeWorkers, WatchWorkers, WorkersSeen,
 };
-use crate::messages::{Began, Order, Request};
 
 /// What `/proc/PID/stat` has for a stopped process.
 const STOPPED: char = 'T';

@@ -16,7 +16,7 @@ use tcptoll_kernel::socket::reset_when_closed;
 
 use super::SERVER_UID;
 use super::certificate::Certificate;
-use crate::messages::host::Launch;
+use crate::messages::Launch;
 
 /// A server must answer within this. Puma on a slow machine needs seconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ use std::process::Command;
 use super::certificate::Certificate;
 use super::run_folder::RunFolder;
 use super::{Prepared, files_each, program, workers};
-use crate::messages::http::ServerSpec;
+use crate::messages::ServerSpec;
 
 /// Threads of one process at least: what Puma has by itself under MRI.
 const THREADS_MIN: u64 = 5;

@@ -10,7 +10,7 @@ use tcptoll_kernel::{cpu, process};
 use super::scoreboard::Reading;
 use super::status::{Source, StatusReader};
 use crate::clock::monotonic_ns;
-use crate::messages::pool::{SAMPLES_MAX, WatchMemory, WatchWorkers, WorkerSample, WorkersSeen};
+use crate::messages::{SAMPLES_MAX, WatchMemory, WatchWorkers, WorkerSample, WorkersSeen};
 
 /// Samples that are kept: more than a load of 10 minutes has at the shortest interval that experiments
 /// use, 10 ms.

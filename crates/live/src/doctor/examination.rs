@@ -6,11 +6,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Machine;
+use super::{Machine, Proof, ServerConfig};
 use crate::diagnosis::{Diagnosis, Severity};
-use crate::doctor::config::ServerConfig;
-use crate::doctor::proof::Proof;
-use crate::watch::state::{ListenerState, State};
+use crate::watch::{ListenerState, State};
 use tcptoll_core::printable::line;
 use tcptoll_core::units::plural;
 
@@ -257,13 +255,13 @@ fn by_design(namespace: &str) -> [NotExamined; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::config::Program;
-    use crate::watch::look::Process;
+    use crate::doctor::Program;
+    use crate::watch::Process;
 
     fn machine() -> Machine {
         let mut machine = Machine::default();
         machine.state.table_age_s = Some(0.0);
-        machine.state.rates = Some(crate::watch::state::Rates::default());
+        machine.state.rates = Some(crate::watch::Rates::default());
         machine
     }
 

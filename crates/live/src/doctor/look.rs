@@ -5,7 +5,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tcptoll_kernel::error::SysError;
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::sock_diag::{Connection, Silence, SockDiag, Timer};
 use tcptoll_lab::observe::read_sysctl;
 
@@ -13,13 +13,10 @@ use super::neighbours::{Forgets, Held, KeepAlive, Neighbours, Routes, forgets};
 use super::rules::SYSCTLS;
 use super::{Machine, Neighbour, Opening, StandingQueue, servers};
 use crate::diagnosis::Diagnosis;
-use crate::watch::diagnoses;
 use crate::watch::diagnoses::queues::{FULL, UNKNOWN};
 use crate::watch::diagnoses::{DIAGNOSES_MAX, place};
-use crate::watch::history::History;
-use crate::watch::look::Look;
 use crate::watch::reader::{NamespaceReader, Options, is_root, new_history};
-use crate::watch::state::{Standing, State};
+use crate::watch::{History, Look, Standing, State, diagnoses};
 
 /// Time between two looks; of a short examination, a quarter of it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -390,7 +387,7 @@ pub(super) struct Summary {
 mod tests {
     use super::*;
     use crate::diagnosis::Severity;
-    use crate::watch::state::{DestinationState, ListenerState, Rates};
+    use crate::watch::{DestinationState, ListenerState, Rates};
 
     #[test]
     fn a_setting_that_changed_meanwhile_is_noted_with_both_values() {

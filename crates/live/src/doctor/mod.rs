@@ -17,7 +17,7 @@ mod view;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::watch::state::State;
+use crate::watch::State;
 pub use config::{Buffers, ConfigPosition, Listen, Program, ServerConfig, Sourced, Upstream};
 pub use examination::{Examination, ExaminationCost, Examined, NotExamined, prove_command};
 pub use proof::{Filled, Proof, ProofArm, ProofVerdict, ProvenFix, Template, failures, judge};

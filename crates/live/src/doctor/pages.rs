@@ -5,10 +5,8 @@ use tcptoll_show::own::Tone;
 use tcptoll_show::text::{TextPage, wrap_phrases};
 use tcptoll_show::{TextStyle, clean, findings};
 
-use super::{sentences, view};
+use super::{Examination, Proof, ProofVerdict, sentences, view};
 use crate::diagnosis::{Diagnosis, Severity};
-use crate::doctor::examination::Examination;
-use crate::doctor::proof::{Proof, ProofVerdict};
 
 /// Where words begin beside a label.
 const INDENT: usize = 14;

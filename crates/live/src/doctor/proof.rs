@@ -26,11 +26,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tcptoll_core::experiment::spec::Specs;
-use tcptoll_core::experiment::spec::{Better, Spec};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::{Comparison, Verdict};
+use tcptoll_core::experiment::spec::{Better, Spec, Specs};
+use tcptoll_core::record::{Arm, Comparison, Summary, Verdict};
 use tcptoll_core::study::Study;
 use tcptoll_core::units::human_count;
 

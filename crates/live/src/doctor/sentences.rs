@@ -4,10 +4,8 @@ use serde_json::Value;
 use tcptoll_show::figures::plural;
 use tcptoll_show::{findings, number};
 
+use super::{Examination, NotExamined, ProofVerdict, ServerConfig};
 use crate::diagnosis::{Diagnosis, Severity};
-use crate::doctor::config::ServerConfig;
-use crate::doctor::examination::{Examination, NotExamined};
-use crate::doctor::proof::ProofVerdict;
 
 /// Reasons that are shown of one part that was not examined.
 const REASONS_MAX: usize = 3;

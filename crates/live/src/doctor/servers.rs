@@ -10,12 +10,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use tcptoll_core::printable::copy;
-use tcptoll_kernel::error::SysError;
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::root::Root;
 
-use super::config::read;
-use crate::doctor::config::reading::{Files, Process};
-use crate::doctor::config::{Listen, Program, ServerConfig};
+use super::config::{Files, Process, read};
+use super::{Listen, Program, ServerConfig};
 use crate::watch::reader::is_root;
 
 /// Processes that are looked at, at most.
@@ -464,8 +463,8 @@ fn one(pattern: &[char], c: char) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{ConfigPosition, Sourced};
     use super::*;
-    use crate::doctor::config::{ConfigPosition, Sourced};
 
     #[test]
     fn servers_are_known_by_the_names_of_their_processes() {

@@ -3,11 +3,9 @@
 use serde::Serialize;
 use tcptoll_show::{findings, number};
 
-use super::sentences;
+use super::{Buffers, Examination, Listen, ServerConfig, Sourced, Upstream, sentences};
 use crate::diagnosis::{Diagnosis, Severity};
-use crate::doctor::config::{Buffers, Listen, ServerConfig, Sourced, Upstream};
-use crate::doctor::examination::Examination;
-use crate::watch::state::ListenerState;
+use crate::watch::ListenerState;
 
 /// Servers of a group that are named in a table.
 const MEMBERS_MAX: usize = 8;
@@ -169,7 +167,7 @@ fn finding(examination: &Examination, one: &Diagnosis, provable: &[&str]) -> Fin
             .then(|| findings::command(&examination.prove_command(&one.id))),
         proof: proof.map(|proof| Proof {
             verdict: sentences::verdict(proof.verdict),
-            shown: proof.verdict == crate::doctor::proof::ProofVerdict::Shown,
+            shown: proof.verdict == crate::doctor::ProofVerdict::Shown,
             text: proof.text.clone(),
             command: findings::command(&proof.command),
         }),

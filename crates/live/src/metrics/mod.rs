@@ -16,8 +16,8 @@ mod namespace;
 mod subjects;
 
 use crate::diagnosis::Severity;
+use crate::watch::State;
 use crate::watch::diagnoses::says_too;
-use crate::watch::state::State;
 
 use self::family::{Family, Kind};
 use self::namespace::Own;

@@ -1,6 +1,6 @@
 //! Families without a listener or a destination: the namespace, and what watching costs.
 
-use crate::watch::state::State;
+use crate::watch::State;
 use prometheus_client::registry::Unit;
 
 use super::family::{Family, Kind, Value};

@@ -7,7 +7,7 @@ use prometheus_client::registry::Unit;
 
 use super::family::{Family, Kind, Labels, Value};
 use super::{label, place};
-use crate::watch::state::{DestinationState, ListenerState, State};
+use crate::watch::{DestinationState, ListenerState, State};
 
 /// Listeners that a page has, at most.
 const LISTENERS_MAX: usize = 200;

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::diagnosis::Diagnosis;
-use crate::watch::diagnoses;
-use crate::watch::look::{Counted, Limits, LookCost, Process};
-use crate::watch::state::{DestinationState, ListenerState, Totals};
+use crate::watch::{
+    Counted, DestinationState, Limits, ListenerState, LookCost, Process, Totals, diagnoses,
+};
 
 /// A name that would steer a terminal, end a label or begin a line.
 const HOSTILE: &str = "\u{1b}[2J\"} 1\n# EOF\n\\ \u{202e}x";

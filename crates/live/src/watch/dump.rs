@@ -13,8 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tcptoll_core::tcp::tcp_info::TcpState;
 use tcptoll_kernel::sock_diag::{Connection, ListenSocket};
 
-use super::Table;
-use crate::watch::look::{DESTINATIONS_MAX, Destination};
+use super::{DESTINATIONS_MAX, Destination, Table};
 
 /// Pairs in the map: 1.2 MB.
 const PAIRS_MAX: usize = 14_336;

@@ -14,11 +14,10 @@ use std::time::Duration;
 use tcptoll_core::printable::line;
 use tcptoll_core::tcp::counters::Counters;
 use tcptoll_core::tcp::{counters, ports};
-use tcptoll_kernel::cpu;
-use tcptoll_kernel::error::SysError;
+use tcptoll_kernel::{SysError, cpu};
 use tcptoll_lab::observe::read_sysctl;
 
-use crate::watch::look::{Counted, Limits, Process};
+use super::{Counted, Limits, Process};
 
 /// Time between two searches, at least.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);

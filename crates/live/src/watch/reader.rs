@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tcptoll_core::printable::line;
+pub use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu;
-pub use tcptoll_kernel::error::SysError;
 pub use tcptoll_kernel::namespace::Network;
 use tcptoll_kernel::namespace::join_network;
 use tcptoll_kernel::process::uid;
@@ -19,12 +19,9 @@ use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag, States};
 pub use tcptoll_kernel::terminal::{Keys, Modes, wait_for_keys};
 use tcptoll_lab::clock::{boottime_ns, wall_clock};
 
-use super::Table;
 use super::dump::{TableBuilder, TopPairs};
 use super::proc::{self, Owners};
-use crate::watch::history::History;
-use crate::watch::look::{ListenerLook, Look, LookCost};
-use crate::watch::state::State;
+use super::{History, ListenerLook, Look, LookCost, State, Table};
 
 #[derive(Clone, Debug)]
 pub struct Options {

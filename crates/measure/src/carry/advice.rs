@@ -1,9 +1,7 @@
 //! What to change where a buffer, a congestion window or a full link limits bandwidth, computed
 //! from the run: the size that the link needs, and what the same run measured with it.
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::transfers::{Buffer, Transfer, Way};
-use tcptoll_core::record::{Advice, Summary};
+use tcptoll_core::record::{Advice, Arm, Buffer, Summary, Transfer, Way};
 use tcptoll_core::tcp::throughput::{
     Direction, Limit, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
 };

@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::hosts::LinkKind;
-use tcptoll_core::record::transfers::{Transfer, Way};
+use tcptoll_core::record::{Arm, LinkKind, Transfer, Way};
 use tcptoll_core::tcp::throughput::{
     Direction, FULL, Limit, Limited, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
 };

@@ -11,17 +11,16 @@ use std::time::Duration;
 
 use tcptoll_core::experiment::figures::RTT;
 use tcptoll_core::link::LinkSpec;
-use tcptoll_core::record::transfers::{Buffer, SocketEnd, Transfer as Recorded, Way};
-use tcptoll_core::stats::summary::Series;
+use tcptoll_core::record::{Buffer, SocketEnd, Transfer as Recorded, Way};
+use tcptoll_core::stats::Series;
 use tcptoll_core::units::parse_size;
 use tcptoll_core::verdict::effective::changed_buffers;
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::handle::Begun;
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::transfer::{
-    Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
+use tcptoll_lab::lab::{Begun, Hosts, LabError};
+use tcptoll_lab::messages::{
+    Done, Flow, Receiving, Sending, Service, SocketSettings, Transfer, TransferReport,
+    TransferServer,
 };
-use tcptoll_lab::messages::{Done, Service};
 
 use crate::kit::notes::{Notes, path_sample};
 use crate::kit::plan::{Context, TrialError};
@@ -457,7 +456,7 @@ pub(crate) fn not_started() -> TrialError {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_lab::messages::transfer::Carried;
+    use tcptoll_lab::messages::Carried;
 
     use super::*;
 

@@ -2,9 +2,7 @@
 //! many, sentences, an answer of them, and commands to run next.
 
 use tcptoll_core::experiment::spec::CauseSpec;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::Comparison;
-use tcptoll_core::record::{Cause, NextStep, Summary};
+use tcptoll_core::record::{Arm, Cause, Comparison, NextStep, Summary};
 use tcptoll_core::units::human_count;
 
 /// Arms and comparisons that are stated one by one; of more, the least and the most.
@@ -259,7 +257,7 @@ mod tests {
     use super::*;
     use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
     use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
-    use tcptoll_core::record::hosts::HostSummary;
+    use tcptoll_core::record::HostSummary;
 
     #[test]
     fn each_cause_has_its_advice_with_proof_and_one_command() {

@@ -8,17 +8,16 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tcptoll_core::record::hosts::{HostSummary, LinkKind};
+use tcptoll_core::record::{HostSummary, LinkKind};
 use tcptoll_core::tcp::drops::{SynSysctls, syn_ack_ladder, syn_ladder};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::certification::{Certificate, Tolerance, certify};
-use tcptoll_lab::lab::handle::Handle;
 use tcptoll_lab::lab::plan::{Addresses, Plan, client_address};
-use tcptoll_lab::lab::{Hosts, Interrupt, LabError};
-use tcptoll_lab::messages::Rows;
-use tcptoll_lab::messages::host::{Launch, Observe, ReadSysctls, SetSysctls, Settle, Snapshot};
-use tcptoll_lab::messages::link::{Calibrate, Count, Counted};
-use tcptoll_lab::messages::pool::{TakeWorkers, WorkersSeen};
+use tcptoll_lab::lab::{Handle, Hosts, Interrupt, LabError};
+use tcptoll_lab::messages::{
+    Calibrate, Count, Counted, Launch, Observe, ReadSysctls, Rows, SetSysctls, Settle, Snapshot,
+    TakeWorkers, WorkersSeen,
+};
 
 use super::notes::Notes;
 use super::plan::{Context, TrialError};

@@ -4,21 +4,20 @@ use std::net::IpAddr;
 
 use tcptoll_core::experiment::figures::{ACCEPT_QUEUE_PEAK, CLIENT_CPU, RTT, SERVER_CPU};
 use tcptoll_core::experiment::spec::{HistogramSpec, MetricSpec};
-use tcptoll_core::record::arm::{Arm, Metric};
-use tcptoll_core::record::hosts::{HostSummary, LinkMeasured, Listener, Softirq};
-use tcptoll_core::record::{Lasting, WarningEntry};
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::record::{
+    Arm, HostSummary, Lasting, LinkMeasured, Listener, Metric, Softirq, WarningEntry,
+};
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::study::Settings;
 use tcptoll_core::tcp::counters::{Standstill, difference, stolen};
 use tcptoll_core::tcp::tcp_info::{PathSample, TcpInfo};
-use tcptoll_core::tcp::wire::ack_delay::AckDelays;
+use tcptoll_core::tcp::wire::AckDelays;
 use tcptoll_core::verdict::validity;
 use tcptoll_core::verdict::validity::{End, Finding};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::clock::ClockChange;
 use tcptoll_lab::lab::certification::histogram;
-use tcptoll_lab::messages::host::Snapshot;
-use tcptoll_lab::messages::link::Counted;
+use tcptoll_lab::messages::{Counted, Snapshot};
 
 use crate::kit::plan::Outcome;
 

@@ -11,17 +11,15 @@ use tcptoll_core::experiment::figures::{
     CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN,
     IN_FLIGHT, LATENESS, RATE_RESOLUTION, WAITED,
 };
-use tcptoll_core::record::arm::Warmup;
-use tcptoll_core::record::queues::ListenerQueue;
+use tcptoll_core::record::{ListenerQueue, Warmup};
 use tcptoll_core::stats::diagnostics;
 use tcptoll_core::tcp::handshake::{ClientRow, ServerRow, WireRow};
 use tcptoll_core::verdict::validity;
 use tcptoll_core::verdict::validity::ClosedLoop;
-use tcptoll_lab::lab::handle::{Begun, Handle};
-use tcptoll_lab::lab::{Hosts, Interrupt, LabError};
-use tcptoll_lab::messages::connect::{ConnectLoad, ConnectReport, Greet, GreetReport};
-use tcptoll_lab::messages::host::ReadQueue;
-use tcptoll_lab::messages::{Done, Rows};
+use tcptoll_lab::lab::{Begun, Handle, Hosts, Interrupt, LabError};
+use tcptoll_lab::messages::{
+    ConnectLoad, ConnectReport, Done, Greet, GreetReport, ReadQueue, Rows,
+};
 
 use super::notes::{Notes, mean_us, path_sample, quantile_us};
 use crate::kit::plan::{Context, TrialError};

@@ -9,16 +9,13 @@ use std::time::Duration;
 
 use tcptoll_core::link::clocks;
 use tcptoll_core::link::clocks::{Exchange, Offset, drift_ppm};
-use tcptoll_core::record::hosts::{Background, HostSummary, Path};
+use tcptoll_core::record::{Background, HostSummary, Path};
 use tcptoll_core::tcp::counters::difference;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::certification::histogram;
-use tcptoll_lab::lab::handle::Handle;
-use tcptoll_lab::lab::remote::RemoteSpec;
-use tcptoll_lab::lab::remote::address::SshAddress;
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::host::Snapshot;
-use tcptoll_lab::messages::path::{AskClock, AskRoute, Reflect, ShiftClock, Token};
+use tcptoll_lab::lab::remote::{RemoteSpec, SshAddress};
+use tcptoll_lab::lab::{Handle, Hosts, LabError};
+use tcptoll_lab::messages::{AskClock, AskRoute, Reflect, ShiftClock, Snapshot, Token};
 use tcptoll_lab::observe::is_same_value;
 
 use super::hosts::{observe, read_sysctls};

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use tcptoll_core::experiment::spec::Spec;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::hosts::Resolved;
-use tcptoll_core::record::{Advice, Lasting, WarningEntry};
+use tcptoll_core::record::{Advice, Arm, Lasting, Resolved, WarningEntry};
 use tcptoll_core::study::points::Share;
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::files::Shared;

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::connections::PortUse;
-use tcptoll_core::record::{Advice, Summary};
+use tcptoll_core::record::{Advice, Arm, PortUse, Summary};
 use tcptoll_core::study::level_text;
 use tcptoll_core::units::{human_count, human_us};
 
@@ -403,7 +401,7 @@ fn proof(summary: &Summary, cause: &str, ill: &Arm, well: &Arm) -> String {
 
 /// The ratio of a metric with its interval, where the run has it: ` (0.0085×, 95 % CI 0.008–0.009)`.
 fn interval(summary: &Summary, metric: &str, ill: &Arm, well: &Arm) -> String {
-    let is_of_the_pair = |one: &&tcptoll_core::record::comparison::Comparison| {
+    let is_of_the_pair = |one: &&tcptoll_core::record::Comparison| {
         one.metric == metric && one.a == well.name && one.b == ill.name
     };
     let found = summary.comparisons.iter().find(is_of_the_pair);
@@ -422,9 +420,7 @@ fn short(ratio: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::arm::Metric;
-    use tcptoll_core::record::comparison::Comparison;
-    use tcptoll_core::record::connections::{Cliff, PortPoint};
+    use tcptoll_core::record::{Cliff, Comparison, Metric, PortPoint};
     use tcptoll_core::tcp::ports::PortForecast;
 
     use super::*;

@@ -32,9 +32,7 @@ use tcptoll_core::verdict::validity::End;
 use tcptoll_lab::clock::ClockWatch;
 use tcptoll_lab::lab::certification::echoes;
 use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::Rows;
-use tcptoll_lab::messages::host::{Forget, WatchListener};
-use tcptoll_lab::messages::link::Watch;
+use tcptoll_lab::messages::{Forget, Rows, Watch, WatchListener};
 
 use super::hosts::{ECHOES, PortsNeeded, count, observe, settle};
 use super::notes::{Notes, Span};

@@ -13,9 +13,7 @@ use std::fmt;
 
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::hosts::{HostSummary, Listener};
-use tcptoll_core::record::queues::{ListenerQueue, Queues, RetryLadder};
+use tcptoll_core::record::{Arm, HostSummary, Listener, ListenerQueue, Queues, RetryLadder};
 use tcptoll_core::stats::histogram::Histogram;
 use tcptoll_core::units::{human_count, human_share, human_us, plural};
 
@@ -571,8 +569,7 @@ fn syns_dropped(arm: &Arm, listener: Option<&ListenerQueue>) -> Option<Dropped> 
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::Cause;
-    use tcptoll_core::record::queues::{DropBalance, HalfOpenPeer, Outcome};
+    use tcptoll_core::record::{Cause, DropBalance, HalfOpenPeer, Outcome};
     use tcptoll_core::tcp::wire::Wire;
 
     use super::*;
@@ -678,7 +675,7 @@ mod tests {
 
     #[test]
     fn on_a_machine_of_the_users_the_listeners_own_row_must_show_it() {
-        use tcptoll_core::record::hosts::Background;
+        use tcptoll_core::record::Background;
         let there = |left_out: &[&str], with_row: bool| {
             let mut arm = overflown();
             let left_out = left_out.iter().map(|name| (*name).to_owned()).collect();

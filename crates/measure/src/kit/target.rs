@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use tcptoll_core::http::url::Url;
-use tcptoll_core::record::hosts::Resolved;
+use tcptoll_core::record::Resolved;
 use tcptoll_kernel::socket::Udp;
 
 use super::TrialError;

@@ -2,8 +2,7 @@
 //! retry ladders, and what clients were told, each on one axis of time.
 
 use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED, FIRST_BYTE};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::queues::{Outcome, Queues, RetryLadder};
+use tcptoll_core::record::{Arm, Outcome, Queues, RetryLadder};
 use tcptoll_core::stats::histogram::Histogram;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::own::{Item, Picture};

@@ -3,9 +3,8 @@
 //!
 //! Experiments that record [`Queues`] share this: one fills the accept queue, another the SYN queue.
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::queues::{ListenerQueue, Outcome, Queues};
-use tcptoll_core::stats::summary::Series;
+use tcptoll_core::record::{Arm, ListenerQueue, Outcome, Queues};
+use tcptoll_core::stats::Series;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::layout::{Align, Column, lay_out};
@@ -382,8 +381,7 @@ fn outcome_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::Summary;
-    use tcptoll_core::record::queues::{DropBalance, RetryLadder};
+    use tcptoll_core::record::{DropBalance, RetryLadder, Summary};
     use tcptoll_core::stats::histogram::Histogram;
 
     use super::*;

@@ -15,13 +15,11 @@ use std::time::Duration;
 
 use tcptoll_core::experiment::figures::{FAILED_SHARE, FAILURE};
 use tcptoll_core::link::LinkSpec;
-use tcptoll_core::record::queues::{DropBalance, ListenerQueue, Queues, RetryLadder};
+use tcptoll_core::record::{DropBalance, ListenerQueue, Queues, RetryLadder};
 use tcptoll_core::tcp::drops::{Counted, Doubt, HalfOpenSettings, balance};
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::handle::{Begun, Handle};
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Opened};
-use tcptoll_lab::messages::host::WatchQueues;
+use tcptoll_lab::lab::{Begun, Handle, Hosts, LabError};
+use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Opened, WatchQueues};
 
 use crate::kit::hosts::{ladder_of, read_sysctls, syn_ack_ladder_of};
 use crate::kit::notes::Notes;

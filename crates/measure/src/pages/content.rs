@@ -12,11 +12,8 @@ use tcptoll_core::page::resource::{Graph, Kind};
 use tcptoll_core::page::site::{MadePage, Site};
 use tcptoll_core::units::parse_size;
 use tcptoll_lab::files::{Shared, is_too_large, read_at_most};
-use tcptoll_lab::lab::Interrupt;
-use tcptoll_lab::lab::handle::Handle;
-use tcptoll_lab::messages::host::Upload;
-use tcptoll_lab::messages::http::{ServerSpec, Serving};
-use tcptoll_lab::messages::page::{LoadPage, PageStart, Visit};
+use tcptoll_lab::lab::{Handle, Interrupt};
+use tcptoll_lab::messages::{LoadPage, PageStart, ServerSpec, Serving, Upload, Visit};
 
 use crate::kit::plan::TrialError;
 use crate::kit::settings::{SettingsReader, wrong};

@@ -7,8 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
-use tcptoll_core::record::comparison::{Merged, Source};
-use tcptoll_core::record::{Header, Line, RECORD_VERSION, Resumed, Summary, Trial};
+use tcptoll_core::record::{Header, Line, Merged, RECORD_VERSION, Resumed, Source, Summary, Trial};
 
 use tcptoll_lab::files::open_own;
 

@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::{Comparison, Rounds, Verdict};
 use tcptoll_core::record::{
-    Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Summary, Trial, WarningEntry,
+    Arm, Comparison, Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Rounds, Summary,
+    Trial, Verdict, WarningEntry,
 };
 use tcptoll_core::study::{FAILURES_ALLOWED, answer, stop};
 use tcptoll_core::units::human_count;

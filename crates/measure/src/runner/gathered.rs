@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use tcptoll_core::printable::line;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::{Due, Merged, Missing, NotMerged, Source, SplitLoad};
-use tcptoll_core::record::{Line, RECORD_VERSION, Summary, Trial, WarningEntry};
-use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::stats::summary::HistogramSummary;
+use tcptoll_core::record::{
+    Arm, Due, Line, Merged, Missing, NotMerged, RECORD_VERSION, Source, SplitLoad, Summary, Trial,
+    WarningEntry,
+};
+use tcptoll_core::stats::{Histogram, HistogramSummary};
 use tcptoll_core::study::{Study, points};
 use tcptoll_core::verdict::consolidate;
 use tcptoll_core::verdict::warning::Warning;
@@ -21,8 +21,7 @@ use super::points::{
 };
 use super::schedule::Schedule;
 use crate::kit::plan::SplitPlan;
-use crate::record::merged::{MergedRecord, PointRecord};
-use crate::record::{ReadError, Record};
+use crate::record::{MergedRecord, PointRecord, ReadError, Record};
 
 /// Most vantage points of a merged record.
 const POINTS_MAX: usize = 1_000;

@@ -14,15 +14,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tcptoll_core::printable::shell_argument;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::hosts::Resolved;
 use tcptoll_core::record::{
-    Header, Line, NextStep, Passport, RECORD_VERSION, Resumed, StartAsked, Summary, Trial,
+    Arm, Header, Line, NextStep, Passport, RECORD_VERSION, Resolved, Resumed, StartAsked, Summary,
+    Trial,
 };
+use tcptoll_core::study::PlannedArm;
 use tcptoll_core::study::stop::Target;
-use tcptoll_core::study::{PlannedArm, seed_of_round, seed_of_trial};
 use tcptoll_core::verdict::{compare, consolidate};
+use tcptoll_core::{printable, study};
 use tcptoll_lab::lab::certification::Certificate;
 use tcptoll_lab::lab::{HostSource, Interrupt, LabError, Machine};
 use tcptoll_lab::messages::Done;
@@ -376,8 +375,8 @@ impl<'a> Runner<'a> {
         let mut context = Context {
             interrupt: self.interrupt,
             progress: &mut tell,
-            seed: seed_of_trial(self.header.seed, round, arm, attempt),
-            round_seed: seed_of_round(self.header.seed, round),
+            seed: study::seed_of_trial(self.header.seed, round, arm, attempt),
+            round_seed: study::seed_of_round(self.header.seed, round),
             witness: self.options.start.is_none()
                 && !self.trials.iter().any(|t| t.arm.name == planned.name && t.counts()),
             tolerance: self.options.tolerance,
@@ -456,7 +455,7 @@ fn go_on(record: &Path) -> NextStep {
     NextStep {
         command: format!(
             "tcptoll study --resume {}",
-            shell_argument(&record.display().to_string())
+            printable::shell_argument(&record.display().to_string())
         ),
         why: "continue where the run stopped".to_owned(),
     }

@@ -112,7 +112,7 @@ pub struct Run {
 #[non_exhaustive]
 pub enum RunError {
     #[error(transparent)]
-    Study(#[from] tcptoll_core::study::error::StudyError),
+    Study(#[from] tcptoll_core::study::StudyError),
     /// No such experiment.
     #[error("experiment {0}: there is no such experiment")]
     NoSuchExperiment(String),

@@ -8,15 +8,13 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::{
-    Comparison, Merged, Missing, NotMerged, OverPoints, Point, PointArm, PointRatio, Points,
-    Verdict,
+use tcptoll_core::record::{
+    Arm, Comparison, Merged, Missing, NotMerged, OverPoints, Passport, Place, Point, PointArm,
+    PointRatio, Points, RECORD_VERSION, Summary, Trial, Verdict, WarningEntry,
 };
-use tcptoll_core::record::{Passport, Place, RECORD_VERSION, Summary, Trial, WarningEntry};
 use tcptoll_core::study::answer;
 use tcptoll_core::verdict::compare::points::ROUNDS_OF_A_POINT;
-use tcptoll_core::verdict::compare::points::{PointTrials, over_points};
+use tcptoll_core::verdict::compare::{PointTrials, over_points};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_core::verdict::{bound, consolidate};
 
@@ -25,7 +23,7 @@ use super::conclusion::{RunState, times};
 use super::gathered::{Gathered, SplitRounds};
 use super::schedule::Schedule;
 use crate::experiments::SPECS;
-use crate::record::merged::{MergedRecord, PointRecord};
+use crate::record::{MergedRecord, PointRecord};
 
 /// What a merge is given besides the files.
 #[derive(Clone, Debug, Default)]

@@ -4,11 +4,11 @@
 //! machine, and `Schedule::resolve` looks names up, each once.
 
 use tcptoll_core::experiment::spec::Spec;
-use tcptoll_core::record::Advice;
-use tcptoll_core::record::hosts::Resolved;
+use tcptoll_core::record::{Advice, Resolved};
+use tcptoll_core::study;
 use tcptoll_core::study::pairs::{Pair, pairs};
 use tcptoll_core::study::stop::StopRule;
-use tcptoll_core::study::{PlannedArm, Study, answer, order_of_round};
+use tcptoll_core::study::{PlannedArm, Study, answer};
 use tcptoll_lab::files::Shared;
 
 use super::{RunError, TRIALS_MAX};
@@ -235,7 +235,7 @@ impl Schedule {
         if self.rule.max == 1 {
             (0..self.arms.len()).collect()
         } else {
-            order_of_round(seed, round, self.arms.len())
+            study::order_of_round(seed, round, self.arms.len())
         }
     }
 }

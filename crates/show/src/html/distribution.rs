@@ -3,9 +3,9 @@
 //! Cumulative, with an axis that stretches the slow tail: from one gridline to the next, nine of
 //! ten operations that were slower are left behind. A plain axis would hide p99 and beyond.
 
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::Arm;
+use tcptoll_core::stats::HistogramSummary;
 use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::stats::summary::HistogramSummary;
 
 use super::plot::{self, Frame, Plot, Scale};
 use crate::figures::{self, Primary};

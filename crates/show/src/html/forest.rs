@@ -1,7 +1,7 @@
 //! Which arm is higher, and is it noise? Each comparison as a ratio with its 95 % interval against the
 //! margin, and 1 as the line of no difference.
 
-use tcptoll_core::record::comparison::{Comparison, Verdict};
+use tcptoll_core::record::{Comparison, Verdict};
 
 use super::plot::{Frame, Plot, Scale};
 use crate::effect::{self, Group};

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::Comparison;
+use tcptoll_core::record::{Arm, Comparison};
 
 use super::chart::{self, Chart, Levels, Line, Point};
 use super::plot::{Scale, Span};

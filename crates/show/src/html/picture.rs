@@ -8,8 +8,8 @@ use crate::figures::Primary;
 use crate::run::Run;
 use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
 use crate::{clean, figures, number, own};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::stats::summary::{HistogramSummary, Series};
+use tcptoll_core::record::Arm;
+use tcptoll_core::stats::{HistogramSummary, Series};
 
 /// A picture.
 #[derive(Clone, Serialize)]

@@ -1,8 +1,7 @@
 //! Did the machine drift while the run went on? Each arm's rounds in order of running; what does not
 //! count is a hollow cross.
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::Round;
+use tcptoll_core::record::{Arm, Round};
 
 use super::plot::{self, Frame, Plot, Scale};
 use crate::number::{self, Estimate};

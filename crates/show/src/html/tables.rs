@@ -10,9 +10,7 @@ use crate::number::{ABSENT, Estimate};
 use crate::run::{Own, Run};
 use crate::{columns, figures, findings, number, rounds};
 use tcptoll_core::experiment::column::Form;
-use tcptoll_core::record::Passport;
-use tcptoll_core::record::arm::{Arm, Metric};
-use tcptoll_core::record::hosts::LinkMeasured;
+use tcptoll_core::record::{Arm, LinkMeasured, Metric, Passport};
 
 /// A sortable table.
 #[derive(Serialize)]

@@ -7,13 +7,10 @@ use serde_json::Value as Json;
 use tcptoll_core::experiment::column::Form;
 use tcptoll_core::experiment::figures::SERVER_CPU;
 use tcptoll_core::experiment::spec::Specs;
-use tcptoll_core::record::PlaceKind;
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::{Arm, PlaceKind};
 
-use super::picture::{ArmName, each_arm, name};
-use super::picture::{Picture, keep_units};
-use super::{Maker, Section};
-use super::{distribution, forest, levels, picture, tables};
+use super::picture::{ArmName, Picture, each_arm, keep_units, name};
+use super::{Maker, Section, distribution, forest, levels, picture, tables};
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
 use crate::run::Run;
@@ -293,7 +290,7 @@ fn warning(warned: findings::Warned) -> Warning {
     Warning { arm: warned.arms, text: warned.text }
 }
 
-fn comparison(c: &tcptoll_core::record::comparison::Comparison, specs: Specs) -> Vec<String> {
+fn comparison(c: &tcptoll_core::record::Comparison, specs: Specs) -> Vec<String> {
     let [ratio, interval] = effect::ratio(c);
     let absent = || ABSENT.to_owned();
     vec![

@@ -8,7 +8,7 @@ use crate::own::Block;
 use crate::run::{Own, Run};
 use crate::{clean, columns};
 use tcptoll_core::experiment::column::{Form, Show, metric_of};
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::Arm;
 
 /// Columns that a name may take, from a roomy table to a tight one.
 const NAME: [usize; 4] = [32, 24, 18, 12];

@@ -1,9 +1,7 @@
 //! What changed between two runs? How many arms moved, whether the machines are the same, and each
 //! arm of both with ratio and verdict.
 
-use tcptoll_core::record::comparison::{Comparison, Verdict};
-use tcptoll_core::record::hosts::Resolved;
-use tcptoll_core::record::{Passport, PlaceKind, WarningEntry};
+use tcptoll_core::record::{Comparison, Passport, PlaceKind, Resolved, Verdict, WarningEntry};
 
 use super::{TextPage, wrap_phrases};
 use crate::layout::{Align, Column, Lines, lay_out};

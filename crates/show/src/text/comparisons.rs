@@ -9,8 +9,7 @@ use crate::own::Tone;
 use crate::run::Run;
 use crate::{clean, columns, effect, figures, number, points, rounds};
 use tcptoll_core::experiment::spec::Specs;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::{Comparison, Verdict};
+use tcptoll_core::record::{Arm, Comparison, Verdict};
 
 /// More comparisons than this stand in a compact table.
 const LISTED: usize = 12;

@@ -14,8 +14,7 @@ use crate::number::{ABSENT, Estimate};
 use crate::own::Tone;
 use crate::run::Run;
 use crate::{TextStyle, clean, figures, findings, layout, number, points, published, rounds};
-use tcptoll_core::record::Advice;
-use tcptoll_core::record::comparison::{Point, PointArm};
+use tcptoll_core::record::{Advice, Point, PointArm};
 
 /// Prose wider than this is tiring to read.
 const PROSE_MAX: usize = 110;

@@ -1,7 +1,7 @@
 //! `bench http`: what a request, a connection and an idle connection cost each load generator.
 
 use tcptoll_kernel::cpu;
-use tcptoll_lab::messages::http::Io;
+use tcptoll_lab::messages::Io;
 
 use crate::contest::Ratio;
 use crate::contest::peers::{PEERS, Peer, named};

@@ -11,9 +11,7 @@ use crate::first_fin::FirstFins;
 use crate::http::{http, only};
 use crate::links::tcptoll;
 use crate::table::{Folder, Table};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::transfers::ConnectionMemory;
+use tcptoll_core::record::{Arm, ConnectionMemory, Summary};
 
 const WAYS: [&str; 4] = ["keep-alive", "server-close", "client-close", "requests=10"];
 

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::Context as _;
-use tcptoll_live::doctor::proof::{Proof, ProofVerdict};
+use tcptoll_live::doctor::{Proof, ProofVerdict};
 
 use crate::links::tcptoll;
 use crate::machines::{Examined, KINDS, Kind, Machine};

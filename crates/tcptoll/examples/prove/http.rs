@@ -4,11 +4,10 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::study::stop::MIN_ROUNDS;
-use tcptoll_lab::messages::http::Io;
+use tcptoll_lab::messages::Io;
 
 use crate::contest::Ratio;
 use crate::contest::peers::{Peer, named};

@@ -14,7 +14,7 @@ use crate::http::http;
 use crate::links::tcptoll;
 use crate::table::Table;
 use tcptoll_core::record::Summary;
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::Histogram;
 
 /// The farthest a quantile may be off, µs.
 const OFF_US: f64 = 20.0;

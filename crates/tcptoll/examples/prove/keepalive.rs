@@ -4,9 +4,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::keepalive::Deaths;
+use tcptoll_core::record::{Arm, Deaths, Summary};
 
 use crate::http::{only, summary};
 use crate::table::Table;

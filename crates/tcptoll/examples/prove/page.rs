@@ -6,10 +6,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use tcptoll_core::page::waterfall::Waterfall;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::Verdict;
-use tcptoll_core::record::pages::PageLoads;
+use tcptoll_core::record::{Arm, PageLoads, Summary, Verdict};
 
 use crate::http::{only, summary};
 use crate::table::Folder;

@@ -13,8 +13,7 @@ use crate::contest::Rounds;
 use crate::links::tcptoll;
 use crate::support::shipped;
 use crate::table::{Folder, Table};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::comparison::Verdict;
+use tcptoll_core::record::{Summary, Verdict};
 
 /// What a killed run could leave: processes of ours, network namespaces, devices, files.
 #[derive(Debug, PartialEq)]

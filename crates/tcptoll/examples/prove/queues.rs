@@ -4,11 +4,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::http::{only, summary};
 use crate::table::Table;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::Comparison;
-use tcptoll_core::record::connections::PortUse;
-use tcptoll_core::record::queues::{Queues, WorkerPool};
+use tcptoll_core::record::{Arm, Comparison, PortUse, Queues, Summary, WorkerPool};
 
 const BALANCE_ARMS: &[(&str, &[&str])] = &[
     ("direct link", &["--backlog", "16", "--count", "300", "--concurrency", "300"]),
@@ -111,7 +107,7 @@ pub(crate) fn accept(table: &mut Table) -> anyhow::Result<()> {
 
 /// How many connections had their first SYN dropped: those at a step, those that waited off the steps,
 /// and those that gave up.
-fn first_dropped(arm: &Arm) -> impl Fn(&tcptoll_core::record::queues::DropBalance) -> u64 + '_ {
+fn first_dropped(arm: &Arm) -> impl Fn(&tcptoll_core::record::DropBalance) -> u64 + '_ {
     |_| {
         let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
         let ladder = arm.own.queues.as_ref().map(|queues| &queues.syn_ladder);

@@ -2,9 +2,7 @@
 //! and stalls true?
 
 use anyhow::{Context as _, ensure};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::transfers::{Transfer, Way};
+use tcptoll_core::record::{Arm, Summary, Transfer, Way};
 use tcptoll_core::study::stop::MIN_ROUNDS;
 
 use crate::contest::Ratio;

@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::comparison::{Comparison, Verdict};
+use tcptoll_core::record::{Comparison, Summary, Verdict};
 use tcptoll_core::stats::{sample, sequence};
 use tcptoll_core::study::stop::MIN_ROUNDS;
 use tcptoll_measure::record::{ReadError, Record};
@@ -154,7 +153,7 @@ pub(crate) fn itself(table: &mut Table) -> anyhow::Result<()> {
 /// Paired log-ratios of the first two arms' rounds.
 fn log_ratios(summary: &Summary, metric: &str) -> Vec<f64> {
     let [a, b] = summary.arms.as_slice() else { return Vec::new() };
-    let value = |arm: &tcptoll_core::record::arm::Arm, round| {
+    let value = |arm: &tcptoll_core::record::Arm, round| {
         let found = arm.rounds.iter().find(|r| r.round == round && r.left_out.is_none())?;
         found.metrics.get(metric).copied()
     };

@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, ensure};
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::Arm;
 
 use crate::http::{only, summary};
 use crate::table::Folder;

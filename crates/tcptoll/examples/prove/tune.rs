@@ -7,9 +7,7 @@ use anyhow::{Context as _, bail};
 use tcptoll::tune::found::Found;
 use tcptoll::tune::setting::Setting;
 use tcptoll::tune::snippet::{Distribution, Snippet};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::{Comparison, Verdict};
+use tcptoll_core::record::{Arm, Comparison, Summary, Verdict};
 use tcptoll_measure::pages::Server;
 
 use crate::http::summary;

@@ -16,7 +16,7 @@ use clap::{CommandFactory as _, Error};
 use super::Cli;
 use tcptoll_core::experiment::option::Levels;
 use tcptoll_core::experiment::spec::Spec;
-use tcptoll_core::study::error::nearest;
+use tcptoll_core::study::nearest;
 use tcptoll_measure::experiments;
 
 /// Options by which users name the server they mean.

@@ -17,7 +17,7 @@ pub(crate) use self::experiment::{ExperimentArgs, RoundArgs, Typed};
 pub(crate) use self::hint::mended;
 pub(crate) use self::live::{DoctorArgs, Serve, ServeArgs, ServeKeepaliveArgs, WatchArgs};
 pub(crate) use self::tune::{TuneArgs, TuneDistribution, TuneServer, TuneStrategy};
-use tcptoll_core::record::comparison::Missing;
+use tcptoll_core::record::Missing;
 use tcptoll_core::study::points;
 use tcptoll_core::units::parse_time;
 

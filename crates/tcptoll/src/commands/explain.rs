@@ -1,7 +1,7 @@
 //! `tcptoll explain NAME`: the section of docs/causes.md of that name, laid out for a terminal.
 
 use anyhow::bail;
-use tcptoll_core::study::error::did_you_mean;
+use tcptoll_core::study::did_you_mean;
 use tcptoll_show::TextStyle;
 
 use super::prose;

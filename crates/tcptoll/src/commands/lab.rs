@@ -8,11 +8,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_core::link::LinkSpec;
 use tcptoll_core::units::human_us;
 use tcptoll_lab::lab::certification::{Tolerance, certify};
-use tcptoll_lab::lab::handle::Handle;
 use tcptoll_lab::lab::plan::Plan;
-use tcptoll_lab::lab::{HostSource as _, Interrupt, LabError, Machine};
-use tcptoll_lab::messages::host::{Launch, Run, SetSysctls};
-use tcptoll_lab::messages::link::{Count, Watch};
+use tcptoll_lab::lab::{Handle, HostSource as _, Interrupt, LabError, Machine};
+use tcptoll_lab::messages::{Count, Launch, Run, SetSysctls, Watch};
 use tcptoll_lab::observe::parse_sysctl;
 
 use crate::cli::LabArgs;

@@ -14,7 +14,7 @@ use crate::cli::Cli;
 use crate::exit::Status;
 use crate::studies;
 use tcptoll_core::link::{KEYS, PROFILES};
-use tcptoll_core::study::error::suggestion;
+use tcptoll_core::study::suggestion;
 use tcptoll_lab::files::{Mark, write_own};
 use tcptoll_lab::passport;
 use tcptoll_measure::experiments;

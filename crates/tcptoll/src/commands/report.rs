@@ -9,11 +9,9 @@ use jiff::tz::TimeZone;
 use tcptoll_core::record::Summary;
 use tcptoll_lab::files::{Mark, empty, open_own, write_own};
 use tcptoll_live::watch::pages::{Clock, WatchCsv, Watched};
-use tcptoll_live::watch::record::read::WatchRecord;
-use tcptoll_live::watch::record::review::Review;
+use tcptoll_live::watch::{Review, WatchRecord};
 use tcptoll_measure::experiments::REPORTS;
-use tcptoll_measure::record::Record;
-use tcptoll_measure::record::merged::MergedRecord;
+use tcptoll_measure::record::{MergedRecord, Record};
 use tcptoll_show::run::Reports;
 use tcptoll_show::{printable_line, shell_argument};
 
@@ -180,7 +178,7 @@ fn csv(path: &Path, record: &WatchRecord, review: &Review) -> anyhow::Result<()>
     let mut states = 0;
     for line in record.lines()? {
         let (_, line) = line?;
-        states += u64::from(matches!(line, tcptoll_live::watch::record::WatchLine::State(_)));
+        states += u64::from(matches!(line, tcptoll_live::watch::WatchLine::State(_)));
         // A watch that goes on may have written more.
         if states > review.lines {
             break;

@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_core::tcp::checking::{Checking, Mechanism, probe_seconds};
 use tcptoll_core::units::{human_count, parse_time};
 use tcptoll_lab::load::idle::group::Group;
-use tcptoll_lab::messages::idle::{Check, IdleReport, IdleSpec, Look};
+use tcptoll_lab::messages::{Check, IdleReport, IdleSpec, Look};
 use tcptoll_lab::observe::read_sysctl;
 
 use super::prose;

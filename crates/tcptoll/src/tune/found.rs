@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::setting::Cell;
-use super::setting::{Setting, seconds};
+use super::setting::{Cell, Setting, seconds};
 use super::snippet::Snippet;
 use tcptoll_core::page::visits::Traffic;
-use tcptoll_core::record::comparison::{Comparison, Verdict};
+use tcptoll_core::record::{Comparison, Verdict};
 use tcptoll_core::units::{human_bytes, human_us};
 use tcptoll_measure::pages::Server;
 

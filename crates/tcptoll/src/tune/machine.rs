@@ -16,12 +16,12 @@ use super::snippet::Distribution;
 use crate::cli::TuneArgs;
 use crate::output;
 use tcptoll_core::experiment::option::Only;
-use tcptoll_core::record::comparison::Verdict;
+use tcptoll_core::record::Verdict;
 use tcptoll_core::study::{Compare, NamedArm, RoundsAsked, Study};
 use tcptoll_core::units::text_time;
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_live::doctor::config::{Program, ServerConfig};
 use tcptoll_live::doctor::servers::begun_by;
+use tcptoll_live::doctor::{Program, ServerConfig};
 use tcptoll_measure::pages::Server;
 use tcptoll_measure::runner::Schedule;
 

@@ -40,7 +40,7 @@ use tcptoll_core::units::{human_bytes, parse_size, parse_time, text_size};
 use tcptoll_lab::files::{Mark, read_at_most, write_own};
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_lab::servers::connections_held;
-use tcptoll_live::doctor::config::ServerConfig;
+use tcptoll_live::doctor::ServerConfig;
 use tcptoll_measure::pages::Server;
 use tcptoll_measure::runner::RunError;
 use tcptoll_measure::runner::Schedule;

@@ -17,8 +17,7 @@ use super::snippet::Snippet;
 use super::strategy::{Batch, Strategy, knee};
 use crate::exit::say;
 use crate::output;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::study::{Compare, NamedArm, RoundsAsked, Settings, Study};
 use tcptoll_core::units::{human_bytes, human_us, parse_time, text_time};
 use tcptoll_lab::lab::Interrupt;
@@ -230,8 +229,7 @@ impl Search<'_> {
             compared.cell = arm(&compared.name)
                 .filter(|arm| excluded(&run.summary, &arm.name).is_none())
                 .and_then(|arm| Cell::from_arm(compared.setting, arm));
-            let is_of_compared =
-                |one: &&tcptoll_core::record::comparison::Comparison| one.a == compared.name;
+            let is_of_compared = |one: &&tcptoll_core::record::Comparison| one.a == compared.name;
             compared.comparison = run.summary.comparisons.iter().find(is_of_compared).cloned();
         }
         self.found.compared_record = stored(&run);

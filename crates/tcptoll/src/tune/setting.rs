@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::Arm;
 use tcptoll_core::study::Settings;
 use tcptoll_measure::pages::Server;
 
@@ -242,8 +242,7 @@ impl Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tcptoll_core::record::arm::Metric;
-    use tcptoll_core::record::comparison::Round;
+    use tcptoll_core::record::{Metric, Round};
 
     #[test]
     fn a_setting_has_a_name_of_its_own_and_the_options_of_an_arm() {

@@ -5,8 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tcptoll_live::doctor::examination::Examination;
-use tcptoll_live::doctor::proof::ProofVerdict;
+use tcptoll_live::doctor::{Examination, ProofVerdict};
 
 use crate::refused::refused;
 use crate::{Ran, tcptoll};

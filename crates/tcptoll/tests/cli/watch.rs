@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use tcptoll_live::watch::state::State;
+use tcptoll_live::watch::State;
 
 use super::tcptoll;
 

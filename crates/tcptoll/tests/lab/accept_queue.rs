@@ -1,9 +1,7 @@
 //! A full accept queue, looked at from all sides: do the queue, the client's steps and the kernel's drops
 //! agree?
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::queues::Queues;
+use tcptoll_core::record::{Arm, Queues, Summary};
 
 use crate::support::{
     Folder, TOLERANCE, checked_summary, counter, errors, no_lab, only, run, tcptoll,

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use tcptoll_kernel::process::{kill_group, uid};
 use tcptoll_kernel::sock_diag::SockDiag;
-use tcptoll_live::doctor::config::{Program, ServerConfig, Sourced};
 use tcptoll_live::doctor::servers::configured;
+use tcptoll_live::doctor::{Program, ServerConfig, Sourced};
 
 use crate::support::{Folder, lacks};
 

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use tcptoll_live::doctor::proof::ProofVerdict;
+use tcptoll_live::doctor::ProofVerdict;
 
 use crate::machines::{KINDS, Kind, Machine};
 use crate::support::{Folder, lacks, run, tcptoll};

@@ -14,8 +14,7 @@ use tcptoll_kernel::namespace::{enter_network, new_network};
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
 use tcptoll_live::doctor::look::examine;
-use tcptoll_live::doctor::rules::diagnose;
-use tcptoll_live::doctor::{Machine, Neighbour, rules};
+use tcptoll_live::doctor::{Machine, Neighbour, diagnose, rules};
 use tcptoll_live::watch::reader::Options;
 
 use crate::support::{lacks, not_root, run};

@@ -6,9 +6,7 @@
 use std::fs;
 
 use serde_json::Value;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::connections::Closing;
+use tcptoll_core::record::{Arm, Closing, Summary};
 
 use crate::support::{
     Folder, TOLERANCE, checked_summary, counter, lacks, last_line, measured, no_lab, only, run,

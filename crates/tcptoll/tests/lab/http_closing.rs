@@ -1,7 +1,6 @@
 //! Who closes connections, when, and what that leaves behind: is it as each way of reuse says?
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::connections::Closing;
+use tcptoll_core::record::{Arm, Closing};
 
 use crate::http::{Faulty, RunOutcome, ask, closing, short};
 use crate::support::{causes, lacks, no_lab, only};

@@ -2,8 +2,7 @@
 //!
 //! The server is `faulty.py`; RFC 9112 says what is malformed.
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::{Arm, Summary};
 
 use crate::http::{Faulty, PLANNED_S, RunOutcome, ask};
 use crate::support::{Folder, lacks, only, run, tcptoll};

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::{Arm, Summary};
 
 use crate::first_fin::FirstFins;
 use crate::http::{closing, load};

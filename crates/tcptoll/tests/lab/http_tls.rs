@@ -2,8 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::{Arm, Summary};
 
 use crate::http::{Faulty, short};
 use crate::support::{Folder, checked_summary, lacks, only, run, tcptoll};

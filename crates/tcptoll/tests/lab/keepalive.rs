@@ -7,9 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::keepalive::Keepalive;
+use tcptoll_core::record::{Arm, Keepalive, Summary};
 
 use crate::support::{
     Folder, TOLERANCE, checked_summary, counter, errors, last_line, no_lab, only, run, tcptoll,

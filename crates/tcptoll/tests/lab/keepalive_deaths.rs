@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::keepalive::Deaths;
+use tcptoll_core::record::{Arm, Deaths};
 
 use crate::keepalive::{keepalive, told};
 use crate::support::{counter, errors, no_lab, only};

@@ -11,12 +11,11 @@ use std::process::{Child, Command};
 
 use tcptoll_kernel::process::spawn_with;
 use tcptoll_lab::channel::Channel;
-use tcptoll_lab::lab::LAB_COMMAND;
-use tcptoll_lab::lab::handle::Handle;
 use tcptoll_lab::lab::plan::Plan;
-use tcptoll_lab::messages::ServerKind;
-use tcptoll_lab::messages::host::{Launch, Observe, Run, SetSysctls, Snapshot};
-use tcptoll_lab::messages::http::{ServerSpec, Serving};
+use tcptoll_lab::lab::{Handle, LAB_COMMAND};
+use tcptoll_lab::messages::{
+    Launch, Observe, Run, ServerKind, ServerSpec, Serving, SetSysctls, Snapshot,
+};
 
 use crate::isolation::{MARK, gone_soon};
 use crate::support::{Folder, lacks};

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::{Arm, Summary};
 
 use crate::support::{
     Folder, TOLERANCE, causes, checked_summary, counter, no_lab, only, run, tcptoll,

@@ -1,6 +1,6 @@
 //! `messages --program java`: two JVMs, what each counts, and what the wire says of it.
 
-use tcptoll_core::record::transfers::Buffer;
+use tcptoll_core::record::Buffer;
 use tcptoll_measure::carry::messages::{CALLS, RATE};
 
 use crate::support::{Folder, TOLERANCE, checked_summary, lacks, no_lab, run, tcptoll};

@@ -1,7 +1,6 @@
 //! Does `connect` measure what it says, on each kind of link?
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::hosts::LinkKind;
+use tcptoll_core::record::{Arm, LinkKind};
 
 use crate::support::{
     Folder, MEASURED, TOLERANCE, connect, counter, errors, measured, min_ms, no_lab, only, run,

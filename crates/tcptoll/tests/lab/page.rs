@@ -7,9 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
 use tcptoll_core::page::waterfall::Waterfall;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::pages::PageLoads;
+use tcptoll_core::record::{Arm, PageLoads, Summary};
 
 use crate::support::{Folder, TOLERANCE, checked_summary, lacks, only, run, tcptoll};
 

@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::hosts::LinkKind;
+use tcptoll_core::record::{LinkKind, Summary};
 
 use crate::support::{
     Folder, TOLERANCE, checked_summary, lacks, measured, min_ms, not_root, only, run,

@@ -11,8 +11,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde_json::Value;
-use tcptoll_core::record::comparison::Verdict;
-use tcptoll_core::record::{Lasting, Summary, Trial};
+use tcptoll_core::record::{Lasting, Summary, Trial, Verdict};
 
 use crate::support::{
     Folder, Ran, TOLERANCE, checked_summary, counter, no_lab, only, run, tcptoll, trials,

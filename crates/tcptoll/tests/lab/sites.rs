@@ -6,11 +6,8 @@ use std::os::unix::fs::symlink;
 
 use tcptoll_core::page::resource::Kind;
 use tcptoll_core::page::site::{MadePage, Site};
-use tcptoll_core::tcp::wire::spans::Span;
-use tcptoll_lab::messages::ServerKind;
-use tcptoll_lab::messages::host::Upload;
-use tcptoll_lab::messages::http::{ServerSpec, UPLOAD_MAX};
-use tcptoll_lab::messages::link::{TakeSpan, Watch};
+use tcptoll_core::tcp::wire::Span;
+use tcptoll_lab::messages::{ServerKind, ServerSpec, TakeSpan, UPLOAD_MAX, Upload, Watch};
 
 use crate::known_servers::{Lab, spec};
 use crate::support::lacks;

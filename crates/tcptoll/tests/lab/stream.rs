@@ -5,9 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::transfers::{BufferLimit, Transfer, Way};
+use tcptoll_core::record::{Arm, BufferLimit, Summary, Transfer, Way};
 
 use crate::support::{Folder, TOLERANCE, checked_summary, last_line, no_lab, only, run, tcptoll};
 

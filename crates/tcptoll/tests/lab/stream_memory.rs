@@ -6,9 +6,7 @@
 
 use std::path::Path;
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::transfers::{BufferLimit, ConnectionMemory, MemoryState};
+use tcptoll_core::record::{Arm, BufferLimit, ConnectionMemory, MemoryState, Summary};
 
 use crate::support::{
     Folder, TOLERANCE, checked_summary, counter, errors, last_line, no_lab, only, run, tcptoll,

@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::Value;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::{Summary, Trial};
+use tcptoll_core::record::{Arm, Summary, Trial};
 use tcptoll_measure::record::Record;
 use tempfile::TempDir;
 

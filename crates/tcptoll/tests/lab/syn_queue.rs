@@ -5,15 +5,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::queues::{ListenerQueue, Queues};
+use tcptoll_core::record::{Arm, ListenerQueue, Queues, Summary};
 use tcptoll_kernel::process::spawn_with;
 use tcptoll_lab::channel::Channel;
-use tcptoll_lab::lab::handle::Handle;
-use tcptoll_lab::lab::plan::Plan;
-use tcptoll_lab::lab::{HOST_COMMAND, LAB_COMMAND};
-use tcptoll_lab::messages::half_open::KeepHalfOpen;
+use tcptoll_lab::lab::{HOST_COMMAND, Handle, LAB_COMMAND, plan::Plan};
+use tcptoll_lab::messages::KeepHalfOpen;
 
 use crate::support::{
     Folder, TOLERANCE, causes, checked_summary, counter, no_lab, only, run, tcptoll,

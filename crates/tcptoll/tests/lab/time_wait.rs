@@ -6,9 +6,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::connections::PortUse;
+use tcptoll_core::record::{Arm, PortUse, Summary};
 
 use crate::isolation::{MARK, marked};
 use crate::support::{
@@ -71,7 +69,7 @@ fn ports_run_out_exactly_at_the_number_that_the_forecast_has() {
     let ports = port_use(arm);
     assert_eq!((ports.client_time_wait, ports.server_time_wait), (1_000, 0));
     assert_eq!((ports.time_wait_overflows, ports.time_wait_reused), (0, 0));
-    let point = |count: fn(&tcptoll_core::record::connections::PortPoint) -> u64| {
+    let point = |count: fn(&tcptoll_core::record::PortPoint) -> u64| {
         ports.curve.iter().map(count).sum::<u64>()
     };
     assert_eq!((point(|p| p.connections), point(|p| p.failed)), (arm.ok, no_port(arm)));

@@ -1,8 +1,7 @@
 //! Are rates those of the server, and is saturation named? What holds on a busy machine too: no rate
 //! above what is possible, everything that was due accounted for.
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::{Arm, Summary};
 
 use super::http::{RunOutcome, load};
 use super::support::{Folder, TOLERANCE, lacks, no_lab, only};

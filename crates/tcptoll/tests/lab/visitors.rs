@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::pages::SiteVisits;
+use tcptoll_core::record::{Arm, SiteVisits, Summary};
 use tcptoll_kernel::cpu::children_of;
 
 use crate::support::{

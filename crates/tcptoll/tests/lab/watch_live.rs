@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tcptoll_kernel::process::{freeze, resume};
 use tcptoll_live::watch::reader::{Network, Options, Watch};
-use tcptoll_live::watch::state::{ListenerState, State};
+use tcptoll_live::watch::{ListenerState, State};
 
 use crate::support::{lacks, not_root, run, tcptoll};
 use crate::watch_witness::{

@@ -5,8 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
-use tcptoll_live::doctor::examination::Examination;
-use tcptoll_live::watch::state::State;
+use tcptoll_live::doctor::Examination;
+use tcptoll_live::watch::State;
 
 use crate::support::{Folder, Ran, lacks, run, tcptoll};
 

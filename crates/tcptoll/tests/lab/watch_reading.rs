@@ -10,7 +10,7 @@ use std::thread;
 use tcptoll_kernel::namespace::new_network;
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
-use tcptoll_live::watch::look::Look;
+use tcptoll_live::watch::Look;
 use tcptoll_live::watch::reader::{NamespaceReader, Network, Options};
 
 use crate::support::{lacks, not_root};

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
-use tcptoll_live::watch::state::State;
+use tcptoll_live::watch::State;
 
 /// The load: servers and their clients in one thread.
 const LOAD: &str = include_str!("watch_load.py");

@@ -6,9 +6,7 @@
 
 use std::path::Path;
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::queues::{RequestGroup, WorkerPool};
+use tcptoll_core::record::{Arm, RequestGroup, Summary, WorkerPool};
 
 use crate::support::{
     Folder, TOLERANCE, checked_summary, counter, lacks, last_line, only, run, tcptoll,

@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity};
-use tcptoll_live::doctor::Machine;
-use tcptoll_live::doctor::config::{
-    ConfigPosition, Listen, Program, ServerConfig, Sourced, Upstream,
-};
-use tcptoll_live::doctor::examination::Examination;
 use tcptoll_live::doctor::pages::{examination_html, examination_text, proof_text};
-use tcptoll_live::doctor::proof::{Proof, ProofVerdict};
-use tcptoll_live::watch::look::Process;
-use tcptoll_live::watch::state::{ListenerState, Rates};
+use tcptoll_live::doctor::{
+    ConfigPosition, Examination, Listen, Machine, Program, Proof, ProofVerdict, ServerConfig,
+    Sourced, Upstream,
+};
+use tcptoll_live::watch::{ListenerState, Process, Rates};
 use tcptoll_show::TextStyle;
 
 use super::html::tags;

@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::{Arm, Metric};
-use tcptoll_core::record::comparison::{Round, Rounds};
-use tcptoll_core::stats::summary::HistogramSummary;
+use tcptoll_core::record::{Arm, Metric, Round, Rounds, Summary};
+use tcptoll_core::stats::HistogramSummary;
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_show::TextStyle;
 

@@ -315,7 +315,7 @@ fn a_run_that_measured_nothing_has_a_page() {
     summary.arms.clear();
     assert!(REPORTS.html(&summary).contains("</html>"));
     let mut summary = load("connect_errors");
-    summary.arms[0] = tcptoll_core::record::arm::Arm { name: "a".into(), ..Default::default() };
+    summary.arms[0] = tcptoll_core::record::Arm { name: "a".into(), ..Default::default() };
     assert!(REPORTS.html(&summary).contains("no attempts"));
 }
 

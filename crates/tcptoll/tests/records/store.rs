@@ -7,8 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::{Line, Passport, Summary};
+use tcptoll_core::record::{Arm, Line, Passport, Summary};
 use tcptoll_measure::record::Record;
 
 use super::{NAMES, concluded, path, pretty, read_back};

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use super::{HOSTILE, all, in_snapshots, load};
-use tcptoll_core::record::comparison::{Comparison, Round, Verdict};
-use tcptoll_core::record::hosts::Resolved;
-use tcptoll_core::record::{Summary, WarningEntry};
+use tcptoll_core::record::{Comparison, Resolved, Round, Summary, Verdict, WarningEntry};
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_show::{Between, TextStyle};
 

@@ -7,14 +7,12 @@ use std::io::Write as _;
 use std::path::Path;
 
 use tcptoll::schema::Schema;
-use tcptoll_live::watch::look::Process;
 use tcptoll_live::watch::pages::{
     Clock, WatchCsv, Watched, watch_html, watch_markdown, watch_text,
 };
-use tcptoll_live::watch::record::interval::{Interval, ListenerPart};
-use tcptoll_live::watch::record::read::WatchRecord;
-use tcptoll_live::watch::record::review::{
-    DestinationReview, Episode, Gap, ListenerReview, Peak, Review, Series,
+use tcptoll_live::watch::{
+    DestinationReview, Episode, Gap, Interval, ListenerPart, ListenerReview, Peak, Process, Review,
+    Series, WatchRecord,
 };
 use tcptoll_show::TextStyle;
 

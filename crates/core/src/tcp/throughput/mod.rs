@@ -8,7 +8,7 @@
 //!
 //! Text and advice are in `tcptoll_measure::carry::throughput`.
 
-use crate::record::transfers::{Sender, SocketEnd, Transfer, Way};
+use crate::record::{Sender, SocketEnd, Transfer, Way};
 
 /// A bound within this share of the goodput was reached.
 const REACHED: f64 = 0.85;

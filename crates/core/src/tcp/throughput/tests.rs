@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::transfers::{Buffer, SocketEnd, Transfer, Way};
+use crate::record::{Buffer, SocketEnd, Transfer, Way};
 
 /// Payload of 1 Gbit/s with time stamps, bytes/s.
 const LINK: f64 = 117.7e6;

@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::{Direction, FlowKey, is_before, later};
-use crate::stats::histogram::Histogram;
+use crate::stats::Histogram;
 use crate::tcp::packet::{Packet, Segment};
 
 /// Connections that are followed.

@@ -15,12 +15,8 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::function::erf::erfc;
 
 use super::{ALPHA, Counted, Estimate};
-use crate::record::comparison::{Comparison, Verdict};
-use crate::record::{Trial, WarningEntry};
-use crate::stats::histogram::Histogram;
-use crate::stats::sample::enough;
-use crate::stats::summary::Unanswered;
-use crate::stats::{sample, sequence, two_sample};
+use crate::record::{Comparison, Trial, Verdict, WarningEntry};
+use crate::stats::{Histogram, Unanswered, enough, sample, sequence, two_sample};
 use crate::study::PlannedArm;
 use crate::verdict::warning::Warning;
 

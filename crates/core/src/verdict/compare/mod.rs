@@ -15,9 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::consolidate::{by_arm, counting, exact, left_out, unit};
 use super::warning::Warning;
-use crate::record::arm::{Arm, Metric};
-use crate::record::comparison::{Comparison, Verdict};
-use crate::record::{Trial, WarningEntry};
+use crate::record::{Arm, Comparison, Metric, Trial, Verdict, WarningEntry};
 use crate::stats::sequence::ROUNDS_TO_BE_NARROW;
 use crate::stats::{diagnostics, sample, sequence};
 use crate::study::PlannedArm;

@@ -10,8 +10,7 @@
 //! 11 %, of 15 in 3 %. Below 15 the points' own verdicts stand, at a level divided among points.
 
 use super::{ALPHA, Counted, Estimate, Paired, blank, within_at};
-use crate::record::Trial;
-use crate::record::comparison::{Comparison, OverPoints, PointRatio, Verdict};
+use crate::record::{Comparison, OverPoints, PointRatio, Trial, Verdict};
 use crate::stats::{sample, sequence};
 use crate::study::PlannedArm;
 use crate::study::pairs::Pair;
@@ -187,7 +186,7 @@ fn count_opposite(comparison: &mut Comparison) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::arm::{Arm, Metric};
+    use crate::record::{Arm, Metric};
     use crate::study::Settings;
 
     const METRIC: &str = "connect_us_mean";

@@ -8,14 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::saturation;
-use crate::record::arm::{Arm, Metric, Warmup};
-use crate::record::comparison::Round;
-use crate::record::hosts::{Background, HostSummary, LinkMeasured, Listener, Softirq};
 use crate::record::own::{Merge as _, merged, parts, sum, sum_of_some, summed, summed_by_place};
-use crate::record::{HistogramSummary, Own, Trial, Wire};
-use crate::stats::histogram::Histogram;
-use crate::stats::summary::{Figure, Unanswered};
-use crate::stats::{sample, sequence};
+use crate::record::{
+    Arm, Background, HistogramSummary, HostSummary, LinkMeasured, Listener, Metric, Own, Round,
+    Softirq, Trial, Warmup, Wire,
+};
+use crate::stats::{Figure, Histogram, Unanswered, sample, sequence};
 use crate::study::PlannedArm;
 
 /// Probability that the interval of an arm's metric misses the truth.

@@ -1,13 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::Series;
-use crate::record::connections::Closing;
-use crate::record::connections::Timeline;
-use crate::record::hosts::LinkAsked;
-use crate::record::hosts::{HostSummary, LinkKind, LinkMeasured, Listener, Softirq};
-use crate::record::{Wire, WireCounts};
-use crate::stats::histogram::Histogram;
+use crate::record::{Closing, HostSummary, LinkKind, LinkMeasured, Listener, Series, Softirq};
+use crate::record::{LinkAsked, Timeline, Wire, WireCounts};
+use crate::stats::Histogram;
 
 fn planned(names: &[&str]) -> Vec<PlannedArm> {
     let arm = |name: &&str| PlannedArm {

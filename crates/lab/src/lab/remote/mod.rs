@@ -5,7 +5,7 @@
 //! program's binary there, [`agent`] is what runs there, `relay` carries what is said.
 //!
 //! Instants of all processes are on the client's clock here, too: the server's host shifts its own by the
-//! offset that UDP datagrams show (`core::link::clock_offset`), so no experiment knows of two clocks. A step
+//! offset that UDP datagrams show (`core::link::clocks`), so no experiment knows of two clocks. A step
 //! between two hosts is shown from three times the error of the offset on. A host that is lost ends the load
 //! on the other (`Handle::wait`).
 
@@ -29,11 +29,10 @@ use serde::{Deserialize, Serialize};
 pub use address::SshAddress;
 pub use relay::{Hello, Part};
 
-use super::{LabError, within};
+use super::{Handle, LabError, within};
 use crate::channel::Channel;
 use crate::clock::{Time, monotonic_ns};
-use crate::lab::handle::Handle;
-use crate::messages::path::Now;
+use crate::messages::Now;
 use boot::Binary;
 use relay::{Control, Event, Lost, Relay};
 use tcptoll_core::experiment::option::{DefaultValue, Opt};

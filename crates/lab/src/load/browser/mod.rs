@@ -43,7 +43,7 @@ use self::program::{Browser, START_LIMIT, Settings};
 use self::warm::Warm;
 use super::LoadError;
 use crate::channel::Channel;
-use crate::messages::page::{LoadPage, PageReport, PageStart, Visit};
+use crate::messages::{LoadPage, PageReport, PageStart, Visit};
 
 /// An answer must come within this; answers take milliseconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);

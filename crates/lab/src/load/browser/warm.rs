@@ -126,7 +126,7 @@ fn serve(
     config: Option<&Arc<ServerConfig>>,
     end: &AtomicBool,
 ) -> io::Result<()> {
-    let failed = |error: tcptoll_kernel::error::SysError| error.source;
+    let failed = |error: tcptoll_kernel::SysError| error.source;
     let mut poller = Poller::new(16).map_err(failed)?;
     poller.add(listener, u64::MAX, Interest::READ).map_err(failed)?;
     let mut visitors: Vec<Option<Visitor>> = Vec::new();

@@ -11,14 +11,14 @@
 
 use std::time::Duration;
 
-use tcptoll_core::record::queues::Outcome;
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::record::Outcome;
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::tcp::drops::on_ladder;
 use tcptoll_core::tcp::tcp_info::{PathSample, TcpInfo};
 use tcptoll_kernel::socket::reset_when_closed;
 
 use super::Operation;
-use crate::messages::connect::{ConnectLoad, Opened};
+use crate::messages::{ConnectLoad, Opened};
 
 /// Collects it, connection by connection.
 pub(super) struct Evidence {

@@ -29,7 +29,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tcptoll_core::stats::summary::SeriesBuilder;
+use tcptoll_core::stats::SeriesBuilder;
 use tcptoll_core::tcp::drops::on_ladder;
 use tcptoll_core::tcp::handshake::{ClientRow, Peer};
 use tcptoll_core::tcp::tcp_info::TcpInfo;
@@ -47,7 +47,7 @@ use super::waiting::Waiting;
 use super::{LoadError, class_of, pair, sockets_max, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::connect::{ConnectLoad, ConnectReport, Split};
+use crate::messages::{ConnectLoad, ConnectReport, Split};
 
 /// Sockets, where the limit of open files cannot be read.
 const SOCKETS: u64 = 1_024;

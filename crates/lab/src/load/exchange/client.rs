@@ -14,7 +14,7 @@ use super::{Shared, Talk, beside_channel, check, got, options, work};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::load::{LoadError, class_of, pair};
-use crate::messages::exchange::{Exchange, ExchangeReport};
+use crate::messages::{Exchange, ExchangeReport};
 
 /// Runs exchanges until the window is over, one fails, or the parent says stop.
 pub fn run(exchange: &Exchange, channel: &mut Channel) -> Result<ExchangeReport, LoadError> {

@@ -12,8 +12,8 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::socket::blocking::{Blocking, BlockingOptions};
 
 pub use self::client::run;
@@ -22,7 +22,7 @@ use super::LoadError;
 use super::control::{CHANNEL, PROGRESS, stop_requested};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::transfer::{SocketSettings, SocketsGot};
+use crate::messages::{SocketSettings, SocketsGot};
 
 /// Longest message, bytes.
 const MESSAGE_MAX: u32 = 64 << 20;

@@ -3,15 +3,15 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu::{CpuTime, thread_time};
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::socket::blocking::Blocking;
 
 use super::{Shared, Talk, beside_channel, check, got, options, work};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::load::{LoadError, pair};
-use crate::messages::exchange::{Answers, AnswersReport};
+use crate::messages::{Answers, AnswersReport};
 
 /// Answers, a connection after another, until the parent says stop.
 pub fn answer(answers: &Answers, channel: &mut Channel) -> Result<AnswersReport, LoadError> {

@@ -5,8 +5,7 @@ use std::os::unix::net::UnixStream;
 use tcptoll_kernel::socket::Tcp;
 
 use super::*;
-use crate::messages::exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
-use crate::messages::{Reply, Request};
+use crate::messages::{Answers, AnswersReport, Exchange, ExchangeReport, Reply, Request};
 
 const MS: u64 = 1_000_000;
 

@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::Histogram;
 
 use super::Named;
-use crate::messages::http::{GROUP_LATENCY, GROUP_SLICES, GROUPS_MAX, GroupReport, GroupSlice};
+use crate::messages::{GROUP_LATENCY, GROUP_SLICES, GROUPS_MAX, GroupReport, GroupSlice};
 
 /// Checks the groups of this number of request lines; a sentence where they are wrong.
 pub(super) fn check(groups: &[u8], lines: usize) -> Result<(), String> {

@@ -12,7 +12,7 @@ mod slot;
 mod tally;
 pub(super) mod tls;
 
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::Histogram;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::{cpu, ring};
 
@@ -26,7 +26,7 @@ use super::threads::{self, THREADS_MAX, Team};
 use super::uring::{Uring, most_slots};
 use super::{LoadError, socket_memory};
 use crate::channel::Channel;
-use crate::messages::http::{GroupReport, HttpLoad, HttpReport, HttpRequests, Io};
+use crate::messages::{GroupReport, HttpLoad, HttpReport, HttpRequests, Io};
 
 /// A distribution by its name.
 pub type Named = (&'static str, Histogram);

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use tcptoll_core::http::reuse::Reuse;
 
-use crate::messages::http::HttpRequests;
+use crate::messages::HttpRequests;
 
 /// One request.
 #[derive(Clone, Debug)]

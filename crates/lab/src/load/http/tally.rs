@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tcptoll_core::record::connections::Closing;
-use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::stats::summary::Series;
-use tcptoll_core::stats::summary::SeriesBuilder;
+use tcptoll_core::record::Closing;
+use tcptoll_core::stats::Series;
+use tcptoll_core::stats::{Histogram, SeriesBuilder};
 use tcptoll_core::verdict::saturation::Aging;
 
 use super::groups::Groups;
-use crate::messages::http::{HttpReport, Rates};
+use crate::messages::{HttpReport, Rates};
 
 /// Points of the rate over time.
 const RATE_POINTS: usize = 200;

@@ -15,7 +15,7 @@ use rustls::{
 };
 
 use crate::files::{is_too_large, read_at_most};
-use crate::messages::http::TlsLoad;
+use crate::messages::TlsLoad;
 
 /// Longest file of certificates, bytes: the roots of a Linux distribution are a fiftieth of it.
 const CA_MAX: u64 = 16 << 20;

@@ -10,7 +10,7 @@ use tcptoll_core::tcp::checking::{Evidence, Mechanism};
 use tcptoll_kernel::keepalive::Probing;
 use tcptoll_kernel::socket::Tcp;
 
-use crate::messages::idle::Check;
+use crate::messages::Check;
 
 /// How late the program's timers may fire where nothing else is asked: what is due within it is
 /// handled together.

@@ -6,15 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use tcptoll_kernel::error::SysError;
-use tcptoll_kernel::{cpu, process};
+use tcptoll_kernel::{SysError, cpu, process};
 
 use super::{CLOCK_SHIFT, COMMAND};
 use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
 use crate::load::sockets_max;
-use crate::messages::idle::{GroupAnswer, IdleSpec, Made, Make};
-use crate::messages::{Began, Order, Reply};
+use crate::messages::{Began, GroupAnswer, IdleSpec, Made, Make, Order, Reply};
 
 /// Where the kernel spreads connections over several listeners, one may get this number of standard deviations more
 /// than its share.

@@ -19,8 +19,7 @@ use self::keeper::Keeper;
 use self::writer::Writer;
 use super::LoadError;
 use crate::channel::{Channel, ChannelError};
-use crate::messages::idle::{IdleSpec, Make};
-use crate::messages::{Order, Request};
+use crate::messages::{IdleSpec, Make, Order, Request};
 
 /// Environment variable of such a process: how far its host's clock is shifted, ns.
 pub const CLOCK_SHIFT: &str = "TCPTOLL_CLOCK_SHIFT_NS";

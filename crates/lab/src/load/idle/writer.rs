@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_core::tcp::tcp_info::TcpInfo;
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::select;
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::socket::Tcp;
 
 use super::CONNECT_LIMIT_NS;
@@ -17,8 +17,7 @@ use crate::load::driver::{Driver, Setup, What};
 use crate::load::epoll::Epoll;
 use crate::load::pace::{Pace, Plan, burst};
 use crate::load::{LoadError, class_of, pair, until};
-use crate::messages::Began;
-use crate::messages::idle::{IdleReport, IdleSpec, Look, Made, Make, Rest};
+use crate::messages::{Began, IdleReport, IdleSpec, Look, Made, Make, Rest};
 
 /// The slot of the connection that writes.
 const SOCKET: u32 = 0;

@@ -33,7 +33,7 @@ use super::control::stop_requested;
 use super::http::tls::client_config;
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::page::{LoadPage, PageReport, PageStart, Visit};
+use crate::messages::{LoadPage, PageReport, PageStart, Visit};
 
 /// Events that are handled one after the other before anything else is looked at.
 const EVENTS: usize = 256;

@@ -8,9 +8,7 @@ use tcptoll_core::page::resource::Kind;
 use tcptoll_core::page::visits::Visitors;
 
 use super::*;
-use crate::messages::http::TlsLoad;
-use crate::messages::page::{NextPage, PageUser};
-use crate::messages::visits::{ConnectionSeen, LoadVisits};
+use crate::messages::{ConnectionSeen, LoadVisits, NextPage, PageUser, TlsLoad};
 
 /// What a server does with the connections that it accepts.
 #[derive(Clone, Copy)]
@@ -267,21 +265,19 @@ fn a_visitor_whose_page_fails_leaves_and_is_no_success() {
 
 #[test]
 fn every_part_of_what_visitors_did_fits_a_message() {
-    let page = crate::messages::visits::PageSeen {
+    let page = crate::messages::PageSeen {
         at_ns: u64::MAX,
         us: u64::MAX,
         first: false,
         connections: u32::MAX,
         error: Some("connect-refused".to_owned()),
     };
-    let connection = crate::messages::visits::ConnectionSeen {
+    let connection = crate::messages::ConnectionSeen {
         opened_ns: u64::MAX,
         last_ns: u64::MAX,
         closed_ns: Some(u64::MAX),
     };
-    for part in
-        crate::messages::visits::VisitPart::parts(&vec![page; 1_000], &vec![connection; 1_000])
-    {
+    for part in crate::messages::VisitPart::parts(&vec![page; 1_000], &vec![connection; 1_000]) {
         let bytes = serde_json::to_vec(&crate::messages::Reply::<()>::Rows(
             crate::messages::Rows::Visit(part),
         ))

@@ -17,8 +17,7 @@ use super::{LOOK, Load, LoadError, Stop, alone, client_tls, start};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::load::control::Progress;
-use crate::messages::page::PageReport;
-use crate::messages::visits::{ConnectionSeen, LoadVisits, PageSeen, VisitsReport};
+use crate::messages::{ConnectionSeen, LoadVisits, PageReport, PageSeen, VisitsReport};
 
 /// What visitors did.
 #[derive(Debug, Default)]

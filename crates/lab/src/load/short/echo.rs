@@ -5,16 +5,16 @@
 
 use std::io;
 
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::socket::Tcp;
 
 use crate::channel::Channel;
 use crate::load::control::{CHANNEL, stop_requested};
 use crate::load::slots::Slots;
 use crate::load::{LoadError, pair, sockets_max};
-use crate::messages::short::{Echo, EchoReport};
+use crate::messages::{Echo, EchoReport};
 
 /// The number under which the poller knows the listener.
 const LISTENER: u64 = CHANNEL - 1;

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::sock_diag::{Closed, End, SockDiag};
 use tcptoll_kernel::socket::blocking::{Blocking, BlockingOptions};
 use tcptoll_kernel::socket::errno;
@@ -30,7 +30,7 @@ use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
 use crate::load::control::{CHANNEL, stop_requested};
-use crate::messages::short::{CloseFirst, HoldPorts, PortsHeld};
+use crate::messages::{CloseFirst, HoldPorts, PortsHeld};
 
 /// Connections that are opened concurrently: with a round trip of 10 ms, 28,000 take 5 s.
 const THREADS: u64 = 128;

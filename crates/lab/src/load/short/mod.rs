@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu::{CpuTime, thread_time};
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::socket::blocking::Blocking;
 use tcptoll_kernel::socket::errno;
 
@@ -32,7 +32,7 @@ use super::control::{CHANNEL, PROGRESS, stop_requested};
 use super::{LoadError, class_of, pair, sockets_max};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::short::{
+use crate::messages::{
     CloseFirst, CurvePoint, Moment, POINTS_MAX, ShortHistograms, ShortLoad, ShortReport,
     WORKERS_MAX,
 };

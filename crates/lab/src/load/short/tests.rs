@@ -4,8 +4,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::*;
-use crate::messages::Request;
-use crate::messages::short::{Echo, EchoReport};
+use crate::messages::{Echo, EchoReport, Request};
 
 /// A server on loopback, and what stops it.
 struct Serving {

@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use tcptoll_core::tcp::counters;
 use tcptoll_core::tcp::counters::CpuTimes;
-use tcptoll_kernel::cpu;
-use tcptoll_kernel::error::SysError;
+use tcptoll_kernel::{SysError, cpu};
 
 use super::Shared;
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
-use crate::messages::short::{Moment, POINTS_MAX};
+use crate::messages::{Moment, POINTS_MAX};
 
 /// TIME-WAIT is counted this often.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -12,7 +12,7 @@ use tcptoll_kernel::socket::blocking::{Blocking, BlockingOptions};
 use super::{LOOK, Shared, class_of_connecting, lock};
 use crate::clock::monotonic_ns;
 use crate::load::class_of;
-use crate::messages::short::CloseFirst;
+use crate::messages::CloseFirst;
 
 /// One worker, on its own thread.
 pub(super) struct Worker<'a> {

@@ -11,7 +11,7 @@ use super::window::{Count, Edge};
 use super::{DRAIN, HANDSHAKE, Load, SILENCE_NS, STOP_NS, Side};
 use crate::clock::monotonic_ns;
 use crate::load::pair;
-use crate::messages::transfer::{Carried, TcpAtEdges, TransferReport};
+use crate::messages::{Carried, TcpAtEdges, TransferReport};
 
 impl Load<'_> {
     /// Whether no connection is open, and none is to come.

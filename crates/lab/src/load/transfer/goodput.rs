@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tcptoll_core::stats::summary::{Series, SeriesBuilder};
+use tcptoll_core::stats::{Series, SeriesBuilder};
 
 /// Buckets of one transfer; a message on the channel has room for so many points.
 const BUCKETS: usize = 100;

@@ -28,9 +28,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu::{CpuTime, thread_time};
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::error::SysError;
 use tcptoll_kernel::socket::Tcp;
 
 use self::connection::Connection;
@@ -44,9 +44,7 @@ use super::slots::Slots;
 use super::waiting::Waiting;
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::transfer::{
-    Flow, SocketSettings, SocketsGot, Transfer, TransferReport, TransferServer,
-};
+use crate::messages::{Flow, SocketSettings, SocketsGot, Transfer, TransferReport, TransferServer};
 
 const LISTENER: u64 = u64::MAX - 1;
 

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use tcptoll_core::record::transfers::Sender;
-use tcptoll_core::stats::summary::Series;
-use tcptoll_core::stats::summary::SeriesBuilder;
+use tcptoll_core::record::Sender;
+use tcptoll_core::stats::Series;
+use tcptoll_core::stats::SeriesBuilder;
 use tcptoll_core::tcp::tcp_info::{PathSample, TcpInfo};
 use tcptoll_kernel::socket::Tcp;
 

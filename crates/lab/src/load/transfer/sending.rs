@@ -10,7 +10,7 @@ use tcptoll_kernel::socket::{MemoryFile, PARTS_MAX, Tcp};
 
 use super::super::LoadError;
 use crate::clock::monotonic_ns;
-use crate::messages::transfer::{Coalesce, Sending};
+use crate::messages::{Coalesce, Sending};
 
 /// Size of the block. One of 16 KiB, which fits the first-level cache, costs as much CPU (10 rounds in
 /// turn over a direct link, on a machine with other work).

@@ -8,8 +8,7 @@ use std::thread::{self, JoinHandle};
 use serde_json::Value;
 
 use super::*;
-use crate::messages::transfer::{Coalesce, Receiving, Sending};
-use crate::messages::{Done, Reply, Request};
+use crate::messages::{Coalesce, Done, Receiving, Reply, Request, Sending};
 
 const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 

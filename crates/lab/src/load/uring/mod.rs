@@ -18,10 +18,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use tcptoll_kernel::error::SysError;
-use tcptoll_kernel::ring::memory::Route;
-use tcptoll_kernel::ring::operation::{Completion, Operation, Settings, Until};
-use tcptoll_kernel::ring::{Ring, max_direct};
+use tcptoll_kernel::SysError;
+use tcptoll_kernel::ring::{Completion, Operation, Ring, Route, Settings, Until, max_direct};
 
 use self::departures::{Departures, cost};
 use self::place::{EMPTY, NONE, RingSocket, State};

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use super::super::program;
 use super::super::run_folder::RunFolder;
 use super::Prepared;
-use crate::messages::pool::BackendSpec;
+use crate::messages::BackendSpec;
 
 /// Clients at a time, beyond any number of workers: connections that workers have given up are still
 /// accepted after a stall.

@@ -16,8 +16,7 @@ use tcptoll_kernel::socket::reset_when_closed;
 use super::Running;
 use super::program;
 use super::run_folder::RunFolder;
-use crate::messages::BackendKind;
-use crate::messages::pool::{BackendServing, BackendSpec};
+use crate::messages::{BackendKind, BackendServing, BackendSpec};
 pub(in crate::servers) use redis::KEY;
 
 /// What each backend needs to be started.

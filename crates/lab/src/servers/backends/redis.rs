@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::super::program;
 use super::super::run_folder::RunFolder;
 use super::{Prepared, answers};
-use crate::messages::pool::BackendSpec;
+use crate::messages::BackendSpec;
 
 /// The key that front services read.
 pub(crate) const KEY: &str = "tcptoll";

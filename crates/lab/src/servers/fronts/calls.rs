@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use tcptoll_core::http::server::Retries;
 use tcptoll_kernel::socket::errno;
 
+use super::super::backends::KEY;
 use super::resp;
-use crate::load::transfer::connection::Connection;
-use crate::messages::pool::FrontSpec;
-use crate::servers::backends::redis::KEY;
+use crate::messages::{Connection, FrontSpec};
 
 /// Why a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,13 +9,11 @@ use std::process::{Command, Stdio};
 use tcptoll_core::http::server::PAUSE_MAX_NS;
 use tcptoll_kernel::cpu;
 
+use super::super::backends::KEY;
 use super::super::run_folder::RunFolder;
 use super::super::{nginx, php};
 use super::BACKEND_PATH;
-use crate::load::transfer::connection::Connection;
-use crate::messages::BackendKind;
-use crate::messages::pool::FrontSpec;
-use crate::servers::backends::redis::KEY;
+use crate::messages::{BackendKind, Connection, FrontSpec};
 
 /// The script that every worker runs.
 const SCRIPT: &str = include_str!("front.php");

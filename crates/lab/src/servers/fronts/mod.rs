@@ -17,8 +17,7 @@ use super::program;
 use super::run_folder::RunFolder;
 use super::status::{Source, StatusReader};
 use super::watch::WorkersWatch;
-use crate::messages::FrontKind;
-use crate::messages::pool::{FrontServing, FrontSpec, WatchWorkers};
+use crate::messages::{FrontKind, FrontServing, FrontSpec, WatchWorkers};
 
 /// Path of requests that call the backend, of both services.
 const BACKEND_PATH: &str = "/backend";
@@ -121,8 +120,7 @@ fn wait_for_status(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::transfer::connection::Connection;
-    use crate::messages::BackendKind;
+    use crate::messages::{BackendKind, Connection};
 
     /// A specification that every test changes a little.
     pub(super) fn spec() -> FrontSpec {

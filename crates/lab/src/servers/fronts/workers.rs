@@ -20,8 +20,7 @@ use super::cache::Cache;
 use super::calls::{Caller, Failure};
 use super::{BACKEND_PATH, LOCAL_PATH};
 use crate::clock::monotonic_ns;
-use crate::messages::BackendKind;
-use crate::messages::pool::FrontSpec;
+use crate::messages::{BackendKind, FrontSpec};
 use crate::servers::{self, status::Status};
 
 /// The hidden sub-command that makes a front service of the re-executed binary.

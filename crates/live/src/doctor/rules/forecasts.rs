@@ -7,10 +7,10 @@ use tcptoll_core::units::human_count;
 use super::{CONNTRACK_FILLS, PORT_RANGE_TOO_SMALL, TW_REUSE_LOOPBACK_ONLY};
 use crate::diagnosis::{Diagnosis, Severity};
 use crate::doctor::{Machine, Opening};
+use crate::watch::DestinationState;
 use crate::watch::diagnoses::host::{TRACKED, TRACKED_SUBJECT};
 use crate::watch::diagnoses::ports::{SCARCE, SLOW, fix};
 use crate::watch::diagnoses::{evidence, per_s, place, rounded, sysctl};
-use crate::watch::state::DestinationState;
 
 /// `TCP_TIMEWAIT_LEN`, s: a constant of the kernel.
 const TIME_WAIT_S: f64 = 60.0;

@@ -8,9 +8,8 @@ use tcptoll_core::units::human_count;
 use super::servers::{at_text, behind, known, restart, seconds, short};
 use super::{CLOSE_RACE, KEEPALIVE_BEYOND_NAT, UPSTREAM_NOT_REUSED};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
-use crate::doctor::config::{Listen, Program, ServerConfig, Sourced, Upstream};
 use crate::doctor::neighbours::{Forgets, forgets};
-use crate::doctor::{Machine, Neighbour};
+use crate::doctor::{Listen, Machine, Neighbour, Program, ServerConfig, Sourced, Upstream};
 use crate::watch::diagnoses::{evidence, rounded, sysctl};
 
 /// How much longer than the proxy a server is to keep an idle connection, s.

@@ -9,13 +9,12 @@ use tcptoll_core::units::{human_count, text_size};
 use super::servers::{at, at_text, is_chosen, known, process_name, restart, short, sockets};
 use super::{BACKLOG_NOT_IN_EFFECT, BACKLOG_OVER_SOMAXCONN, BUFFERS_OVER_CAP, WORKERS_TOO_FEW};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
-use crate::doctor::config::{Buffers, Program, ServerConfig, Sourced};
-use crate::doctor::{Machine, StandingQueue};
+use crate::doctor::{Buffers, Machine, Program, ServerConfig, Sourced, StandingQueue};
+use crate::watch::ListenerState;
 use crate::watch::diagnoses::queues::{
     FULL, NEAR, OR_FASTER, SYN_FULL, SYN_SUBJECT, backlog_setting, longer_than,
 };
 use crate::watch::diagnoses::{evidence, is_lasting, per_s, place, rounded, sysctl};
-use crate::watch::state::ListenerState;
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
 const LOOKS_MIN: u32 = 3;

@@ -2,10 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::super::Machine;
-use crate::doctor::config::{Listen, Program, ServerConfig, Sourced};
+use super::super::{Listen, Machine, Program, ServerConfig, Sourced};
+use crate::watch::ListenerState;
 use crate::watch::diagnoses::place;
-use crate::watch::state::ListenerState;
 
 /// Servers whose whole configuration was read: a file that could not be read may set another value.
 pub(super) fn known(machine: &Machine) -> impl Iterator<Item = &ServerConfig> {

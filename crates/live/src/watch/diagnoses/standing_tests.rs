@@ -1,9 +1,8 @@
 //! Queues over many looks: healthy and busy, a burst, a lasting overload, a queue that never empties.
 
 use super::super::look::{ListenerLook, Look};
+use super::super::{History, Process};
 use super::*;
-use crate::watch::history::History;
-use crate::watch::look::Process;
 
 /// A machine with one listener, looked at each second.
 struct Server {
@@ -180,8 +179,8 @@ fn no_drop_is_claimed_only_for_the_time_that_was_watched() {
 
 #[test]
 fn a_burst_that_becomes_a_lasting_overload_is_recorded_with_the_fix_of_the_latter() {
-    use crate::watch::record::Recording;
-    use crate::watch::record::reviewer::Reviewer;
+    use crate::watch::Recording;
+    use crate::watch::record::Reviewer;
     use crate::watch::record::{WatchHeader, WatchLine};
     let (mut server, mut recording, mut reviewer) =
         (Server::new(), Recording::default(), Reviewer::default());

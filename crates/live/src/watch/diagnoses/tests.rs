@@ -2,9 +2,8 @@ use proptest::prelude::*;
 
 use super::super::look::{Destination, ListenerLook, Look, Table};
 use super::super::state::{DestinationState, Rates, Segments, Standing};
+use super::super::{History, Process};
 use super::*;
-use crate::watch::history::History;
-use crate::watch::look::Process;
 
 /// An address with as many characters as there can be.
 const LONGEST: &str = "2001:1db8:1111:2222:3333:4444:5555:6666";
@@ -36,8 +35,8 @@ fn destination(ports_in_use: u32, time_wait: u32, ports_per_s: Option<f64>) -> D
     }
 }
 
-fn limits() -> crate::watch::look::Limits {
-    crate::watch::look::Limits {
+fn limits() -> super::super::Limits {
+    super::super::Limits {
         somaxconn: Some(4_096),
         max_syn_backlog: Some(1_024),
         syncookies: Some(1),
@@ -127,7 +126,7 @@ fn the_queue_limit_tells_whose_backlog_is_to_be_raised() {
     let fix = |limit, somaxconn| {
         let mut state = worst();
         (state.destinations, state.segments, state.rates) = (vec![], None, None);
-        state.counted = crate::watch::look::Counted::default();
+        state.counted = super::super::Counted::default();
         state.limits.somaxconn = somaxconn;
         state.listeners.truncate(1);
         state.listeners[0].accept_queue_limit = limit;
@@ -299,7 +298,7 @@ fn memory_orphans_and_tracking_warn_before_they_harm() {
 #[test]
 fn limits_that_are_not_readable_give_no_diagnosis() {
     let mut state = worst();
-    state.limits = crate::watch::look::Limits::default();
+    state.limits = super::super::Limits::default();
     let names: Vec<String> = find(&state).into_iter().map(|one| one.id).collect();
     for absent in
         ["local-ports-scarce", "memory-pressure", "orphans-near-limit", "conntrack-near-full"]

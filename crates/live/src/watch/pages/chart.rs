@@ -8,7 +8,7 @@ use tcptoll_show::svg::{Anchor, Screen, Svg, TwoScreens, for_both};
 
 use super::CleanReview;
 use crate::diagnosis::Severity;
-use crate::watch::record::review::Episode;
+use crate::watch::Episode;
 
 /// A picture on the page.
 #[derive(Clone, Debug, Serialize)]

@@ -15,10 +15,7 @@ use std::path::Path;
 use tcptoll_show::csv::{guarded, write};
 use tcptoll_show::{TextStyle, clean};
 
-use crate::watch::look::Counted;
-use crate::watch::record::interval::Interval;
-use crate::watch::record::review::{Review, Series};
-use crate::watch::record::{ListenerLine, WatchLine};
+use super::{Counted, Interval, ListenerLine, Review, Series, WatchLine};
 
 /// The record of a watch, summed up.
 #[derive(Clone, Debug)]

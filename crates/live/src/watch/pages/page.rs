@@ -1,16 +1,14 @@
 //! The record of a watch as a page.
 
-use crate::watch::record::review::{Review, Series};
+use crate::watch::{Review, Series};
 use serde::Serialize;
 
-use super::CleanReview;
 use super::chart::{Picture, anchor, timeline};
-use super::pictures;
 use super::tables::{self, Table};
-use tcptoll_show::clean;
+use super::{CleanReview, pictures};
 use tcptoll_show::html::Frame;
-use tcptoll_show::number;
 use tcptoll_show::number::whole;
+use tcptoll_show::{clean, number};
 
 const FRAME: Frame =
     Frame { content: include_str!("page.html"), style: include_str!("page.css"), script: "" };

@@ -7,8 +7,8 @@ use tcptoll_show::{clean, number};
 use super::chart::{Chart, Line, Picture, Step};
 use super::tables::many;
 use super::{CleanReview, tables};
-use crate::watch::record::interval::{DATA_RETRANSMITTED, Interval};
-use crate::watch::record::review::{ListenerReview, Series};
+use crate::watch::{DATA_RETRANSMITTED, Interval};
+use crate::watch::{ListenerReview, Series};
 
 /// All pictures that have something to show, but the timeline.
 pub(super) fn all(view: &CleanReview<'_>, series: &Series, raw: &[String]) -> Vec<Picture> {

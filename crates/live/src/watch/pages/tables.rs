@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::diagnosis::Severity;
-use crate::watch::look::Process;
-use crate::watch::record::interval::DATA_RETRANSMITTED;
-use crate::watch::record::review::{Episode, ListenerReview, Review};
+use crate::watch::{DATA_RETRANSMITTED, Process};
+use crate::watch::{Episode, ListenerReview, Review};
 
 use super::CleanReview;
 use tcptoll_show::number;

@@ -11,7 +11,7 @@ use tcptoll_show::{TextStyle, clean, markdown, number};
 use super::tables::Table;
 use super::{CleanReview, tables};
 use crate::diagnosis::Severity;
-use crate::watch::record::review::Episode;
+use crate::watch::Episode;
 
 pub(super) fn render(view: &CleanReview<'_>, record: Option<&Path>, style: TextStyle) -> String {
     let mut page = TextPage::new(style);

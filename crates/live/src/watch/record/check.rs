@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use super::{WatchHeader, WatchSummary};
-use crate::watch::record::interval::{DiagnosisPart, Interval, ListenerPart};
+use super::{DiagnosisPart, Interval, ListenerPart, WatchHeader, WatchSummary};
 
 /// No watch lasts longer, s: 317 years.
 const TIME_MAX_S: f64 = 1e10;

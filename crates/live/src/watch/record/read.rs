@@ -10,8 +10,7 @@ use tcptoll_lab::files::{LINE_MAX, first_line};
 use super::check::Misfit;
 use super::review::{Curves, Review, Series};
 use super::reviewer::Reviewer;
-use super::{WATCH_RECORD_VERSION, WatchLine};
-use crate::watch::record::interval::Interval;
+use super::{Interval, WATCH_RECORD_VERSION, WatchLine};
 
 /// The longest record that is read.
 const RECORD_MAX: u64 = 4 << 30;

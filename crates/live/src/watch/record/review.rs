@@ -9,10 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tcptoll_core::record::Passport;
 
-use super::WatchLine;
+use super::{Interval, ListenerPart, WatchLine};
 use crate::diagnosis::{Fix, Severity};
 use crate::watch::look::{Counted, Limits, Process};
-use crate::watch::record::interval::{Interval, ListenerPart};
 
 /// Diagnoses of one subject with less time than this between them are one episode, s.
 pub(super) const MERGE_S: f64 = 60.0;

@@ -7,11 +7,11 @@ use super::review::{
     DESTINATIONS_STATED, DestinationReview, EPISODES_MAX, Episode, GAPS_MAX, Gap, LISTENERS_STATED,
     ListenerReview, MERGE_S, Peak, Review,
 };
-use super::{DiagnosisLine, ListenerLine, WatchHeader, WatchLine};
-use crate::watch::diagnoses::is_lasting;
-use crate::watch::record::interval::{
-    DestinationPart, DiagnosisPart, Interval, ListenerPart, greatest,
+use super::{
+    DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart,
+    WatchHeader, WatchLine, greatest,
 };
+use crate::watch::diagnoses::is_lasting;
 
 /// Descriptions that are remembered, at most.
 const DESCRIBED_MAX: usize = 65_536;

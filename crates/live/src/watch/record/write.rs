@@ -12,9 +12,9 @@ use std::{fs, io};
 use tcptoll_lab::clock::{boottime_ns, monotonic_ns};
 
 use super::read::{HEADER, Lines, WatchReadError};
-use crate::watch::record::interval::Interval;
-use crate::watch::record::{Recording, WatchHeader, WatchLine, WatchStopped, WatchSummary};
-use crate::watch::state::State;
+use crate::watch::{
+    Interval, Recording, State, WatchHeader, WatchLine, WatchStopped, WatchSummary,
+};
 
 /// The smallest limit: a single interval with 1,024 listeners, their descriptions and 256 diagnoses takes
 /// less than half of it.

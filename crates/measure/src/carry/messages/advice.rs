@@ -9,8 +9,7 @@
 //! the link. A run that has none says nothing of it.
 
 use tcptoll_core::experiment::figures::{GOODPUT, LATENCY};
-use tcptoll_core::record::Advice;
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::{Advice, Arm};
 use tcptoll_core::study::level_text;
 use tcptoll_core::units::{human_rate, human_us, text_size};
 
@@ -193,10 +192,10 @@ fn latency_without_nagle(arms: &[&Arm]) -> Option<Advice> {
         };
         // Which of its acknowledgments were seen differs from arm to arm.
         let sent = |arm: &Arm| {
-            arm.own.message.clone().map(|message| tcptoll_core::record::connections::MessageWay {
-                acks: None,
-                ..message
-            })
+            arm.own
+                .message
+                .clone()
+                .map(|message| tcptoll_core::record::MessageWay { acks: None, ..message })
         };
         rest(a) == rest(b) && sent(a) == sent(b)
     };

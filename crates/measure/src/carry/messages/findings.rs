@@ -6,10 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tcptoll_core::experiment::figures::{CLIENT_CPU, CLIENT_SEGMENTS, GOODPUT, LATENCY};
 use tcptoll_core::experiment::spec::{CauseSpec, Finding};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::transfers::Sender;
-use tcptoll_core::record::{NextStep, Summary};
-use tcptoll_core::stats::summary::HistogramSummary;
+use tcptoll_core::record::{Arm, NextStep, Sender, Summary};
+use tcptoll_core::stats::HistogramSummary;
 use tcptoll_core::tcp::throughput::quiet_rtt_us;
 use tcptoll_core::units::{human_rate, human_rate_per_s, human_us};
 
@@ -406,9 +404,7 @@ pub(super) fn exchange(arm: &Arm) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::connections::{Acks, MessageWay};
-    use tcptoll_core::record::hosts::HostSummary;
-    use tcptoll_core::record::transfers::Transfer;
+    use tcptoll_core::record::{Acks, HostSummary, MessageWay, Transfer};
 
     use crate::kit::causes;
 

@@ -1,13 +1,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::{Arm, Metric, Warmup};
-use tcptoll_core::record::comparison::Round;
-use tcptoll_core::record::connections::{Acks, MessageWay};
-use tcptoll_core::record::hosts::HostSummary;
-use tcptoll_core::record::transfers::{SocketEnd, Transfer, Way};
-use tcptoll_core::stats::summary::HistogramSummary;
+use tcptoll_core::record::{
+    Acks, Arm, HostSummary, MessageWay, Metric, Round, SocketEnd, Summary, Transfer, Warmup, Way,
+};
+use tcptoll_core::stats::HistogramSummary;
 
 use super::findings::*;
 

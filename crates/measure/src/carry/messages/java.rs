@@ -17,13 +17,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tcptoll_core::study::PlannedArm;
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::handle::{Begun, Handle};
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::Rows;
-use tcptoll_lab::messages::host::Launch;
-use tcptoll_lab::messages::link::Watch;
-use tcptoll_lab::messages::program::Perform;
-use tcptoll_lab::messages::transfer::{Carried, SocketsGot, TransferReport};
+use tcptoll_lab::lab::{Begun, Handle, Hosts, LabError};
+use tcptoll_lab::messages::{Carried, Launch, Perform, Rows, SocketsGot, TransferReport, Watch};
 
 use super::settings::{Encoding, MessagesSettings};
 use super::trial;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tcptoll_core::study::Settings;
 use tcptoll_core::units::{parse_time, text_time};
-use tcptoll_lab::messages::transfer::{Coalesce, SocketSettings};
+use tcptoll_lab::messages::{Coalesce, SocketSettings};
 
 use super::{Pattern, SPEC};
 use crate::carry::transfer;

@@ -8,7 +8,7 @@ use tcptoll_core::experiment::columns::{
 use tcptoll_core::experiment::figures::{
     CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, SERVER_SEGMENTS,
 };
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::Arm;
 use tcptoll_core::tcp::throughput::{Direction, limited_by};
 use tcptoll_show::run::{NONE, Own};
 

@@ -8,21 +8,17 @@ use std::time::Duration;
 use tcptoll_core::experiment::figures::{
     CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, SERVER_SEGMENTS,
 };
-use tcptoll_core::record::arm::Warmup;
-use tcptoll_core::record::connections::{Acks, MessageWay};
-use tcptoll_core::record::transfers::{Buffer, SocketEnd, Transfer};
+use tcptoll_core::record::{Acks, Buffer, MessageWay, SocketEnd, Transfer, Warmup};
 use tcptoll_core::study::PlannedArm;
-use tcptoll_core::tcp::wire::ack_delay::AckDelays;
+use tcptoll_core::tcp::wire::AckDelays;
 use tcptoll_core::verdict::validity;
 use tcptoll_core::verdict::validity::ClosedLoop;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::Hosts;
-use tcptoll_lab::messages::exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
-use tcptoll_lab::messages::link::Watch;
-use tcptoll_lab::messages::transfer::{
-    Coalesce, Receiving, Sending, SocketSettings, SocketsGot, TransferReport, TransferServer,
+use tcptoll_lab::messages::{
+    Answers, AnswersReport, Coalesce, Done, Exchange, ExchangeReport, Receiving, Rows, Sending,
+    SocketSettings, SocketsGot, TransferReport, TransferServer, Watch,
 };
-use tcptoll_lab::messages::{Done, Rows};
 
 use super::settings::{MessagesSettings, Program, coalesce_name};
 use super::{ACK_DELAY, CALLS, CLIENT_CPU_SHARE, Pattern, RATE, SERVER_CPU_SHARE};
@@ -475,7 +471,7 @@ fn take_acks(notes: &mut Notes, delays: Option<AckDelays>) {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_lab::messages::transfer::Carried;
+    use tcptoll_lab::messages::Carried;
 
     use super::*;
 

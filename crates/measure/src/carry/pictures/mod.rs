@@ -8,8 +8,7 @@ mod over;
 mod time;
 
 use tcptoll_core::experiment::figures::{GOODPUT, LATENCY};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::transfers::{Transfer, Way};
+use tcptoll_core::record::{Arm, Transfer, Way};
 use tcptoll_core::tcp::throughput;
 use tcptoll_show::own::{Item, Picture, Section};
 use tcptoll_show::run::Run;

@@ -1,9 +1,7 @@
 use std::collections::BTreeMap;
 
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::{Arm, Metric};
-use tcptoll_core::record::transfers::{Sender, Transfer, Way};
-use tcptoll_core::stats::summary::{HistogramSummary, Series};
+use tcptoll_core::record::{Arm, Metric, Sender, Summary, Transfer, Way};
+use tcptoll_core::stats::{HistogramSummary, Series};
 use tcptoll_core::study::Published;
 use tcptoll_core::units::parse_size;
 use tcptoll_show::run::Run;

@@ -3,8 +3,8 @@
 //! link to under load.
 
 use tcptoll_core::experiment::figures::GOODPUT;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::stats::summary::Series;
+use tcptoll_core::record::Arm;
+use tcptoll_core::stats::Series;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::own::{Item, Picture};

@@ -4,11 +4,9 @@
 use tcptoll_core::experiment::column::{Column, Figure, Form, Table};
 use tcptoll_core::experiment::columns::{ERRORS, OK};
 use tcptoll_core::experiment::spec::MetricSpec;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::transfers::{
-    Buffer, BufferLimit, ConnectionMemory, MemorySockets, MemoryState,
+use tcptoll_core::record::{
+    Arm, Buffer, BufferLimit, ConnectionMemory, MemorySockets, MemoryState, NextStep, Summary,
 };
-use tcptoll_core::record::{NextStep, Summary};
 use tcptoll_core::units::{human_bytes, human_count, text_size};
 
 use super::{CLIENT_FILLED_MEMORY, CLIENT_IDLE_MEMORY, SERVER_FILLED_MEMORY, SERVER_IDLE_MEMORY};
@@ -413,7 +411,7 @@ pub(crate) const COUNTERS: Table = Table {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::transfers::MemoryHeld;
+    use tcptoll_core::record::MemoryHeld;
 
     use super::*;
 

@@ -9,19 +9,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tcptoll_core::record::transfers::{
-    Buffer, ConnectionMemory, MemoryHeld, MemorySockets, MemoryState,
-};
+use tcptoll_core::record::{Buffer, ConnectionMemory, MemoryHeld, MemorySockets, MemoryState};
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::files::Shared;
 use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::link::Watch;
-use tcptoll_lab::messages::socket_memory::{
+use tcptoll_lab::messages::{
     Filled, Held, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, MemoryPicture,
-    ReadMemory,
+    ReadMemory, SocketSettings, SocketsGot, Watch,
 };
-use tcptoll_lab::messages::transfer::{SocketSettings, SocketsGot};
 use tcptoll_lab::observe::read_sysctl;
 
 use super::{

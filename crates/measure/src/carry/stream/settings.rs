@@ -10,7 +10,7 @@ use tcptoll_core::experiment::options::{
 };
 use tcptoll_core::study::{Settings, Study};
 use tcptoll_core::units::{parse_rate, parse_size, parse_time};
-use tcptoll_lab::messages::transfer::{Coalesce, Receiving, Sending, SocketSettings};
+use tcptoll_lab::messages::{Coalesce, Receiving, Sending, SocketSettings};
 
 use super::SPEC;
 use crate::carry::transfer::{Bulk, OneWay, WINDOW_MIN, buffer, round_trip, size, warm_up};
@@ -290,7 +290,7 @@ pub(super) fn compares(study: &Study) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use tcptoll_lab::messages::transfer::Flow;
+    use tcptoll_lab::messages::Flow;
 
     use super::*;
 

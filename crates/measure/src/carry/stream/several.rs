@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use tcptoll_core::record::transfers::Buffer;
-use tcptoll_core::record::{Advice, Summary};
+use tcptoll_core::record::{Advice, Buffer, Summary};
 use tcptoll_core::study::level_text;
 use tcptoll_core::tcp::throughput::{Direction, Limit};
 use tcptoll_core::units::{human_bytes, human_us, text_size};

@@ -5,9 +5,7 @@
 use tcptoll_core::experiment::column::{Column, Figure, Form, Show, Table, value};
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, any_has, every, tidy};
 use tcptoll_core::experiment::figures::GOODPUT;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::transfers::{Buffer, Sender, Transfer};
+use tcptoll_core::record::{Arm, Buffer, Sender, Summary, Transfer};
 use tcptoll_core::tcp::throughput::{
     Direction, Limited, bandwidth_delay_product_bytes, limited_by,
 };

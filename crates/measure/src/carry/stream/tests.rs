@@ -1,7 +1,5 @@
 use serde_json::json;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::transfers::{Buffer, Sender, SocketEnd, Transfer, Way};
+use tcptoll_core::record::{Arm, Buffer, Sender, SocketEnd, Summary, Transfer, Way};
 use tcptoll_core::units::parse_size;
 
 use super::findings::*;

@@ -1,12 +1,10 @@
 //! One trial of `stream`: who listens, who connects, and when both are done.
 
 use tcptoll_core::experiment::figures::GOODPUT;
-use tcptoll_core::record::transfers::{Transfer, Way};
+use tcptoll_core::record::{Transfer, Way};
 use tcptoll_core::study::PlannedArm;
 use tcptoll_lab::lab::Hosts;
-use tcptoll_lab::messages::Rows;
-use tcptoll_lab::messages::link::Watch;
-use tcptoll_lab::messages::transfer::{TransferReport, TransferServer};
+use tcptoll_lab::messages::{Rows, TransferReport, TransferServer, Watch};
 
 use super::settings::StreamSettings;
 use super::{

@@ -1,12 +1,9 @@
 //! What to set so that dead peers are detected in time, with cost and proof, for each mechanism.
 
 use crate::kit::conclusion::few;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::keepalive::Keepalive;
-use tcptoll_core::record::{Advice, Summary};
+use tcptoll_core::record::{Advice, Arm, Keepalive, Summary};
 use tcptoll_core::tcp::checking;
-use tcptoll_core::tcp::checking::choice::{Path, Setting, SettingPlace};
-use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
+use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism, Path, Setting, SettingPlace};
 use tcptoll_core::units::{human_count, human_rate, human_share, human_us};
 
 /// The cause that all of it answers.

@@ -12,10 +12,7 @@ use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::comparison::Comparison;
-use tcptoll_core::record::keepalive::{Deaths, Keepalive};
-use tcptoll_core::record::{NextStep, PlaceKind, Summary};
+use tcptoll_core::record::{Arm, Comparison, Deaths, Keepalive, NextStep, PlaceKind, Summary};
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
 use tcptoll_core::units::{human_count, human_us};
 

@@ -20,8 +20,7 @@ use tcptoll_core::experiment::figures::{
     CLIENT_CPU, GOODPUT, LATENESS, RTT, SERVER_CPU, histogram, metric,
 };
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
-use tcptoll_core::record::Advice;
-use tcptoll_core::record::hosts::Resolved;
+use tcptoll_core::record::{Advice, Resolved};
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::files::Shared;
 use trial::KeepaliveTrial;

@@ -20,16 +20,12 @@ use super::{
 use crate::kit::notes::path_sample;
 use tcptoll_core::experiment::figures::GOODPUT;
 use tcptoll_core::link::ETHERNET_OVERHEAD;
-use tcptoll_core::record::hosts::HostSummary;
-use tcptoll_core::record::keepalive::{Deaths, Keepalive};
-use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::tcp::checking::Mechanism;
-use tcptoll_core::tcp::checking::retransmission::expected_false_alarms;
-use tcptoll_core::tcp::wire::Wire;
-use tcptoll_core::tcp::wire::quiet::{QuietCounts, Traffic};
+use tcptoll_core::record::{Deaths, HostSummary, Keepalive};
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::tcp::checking::{Mechanism, expected_false_alarms};
+use tcptoll_core::tcp::wire::{QuietCounts, Traffic, Wire};
 use tcptoll_core::verdict::validity;
-use tcptoll_lab::messages::idle::IdleReport;
-use tcptoll_lab::messages::link::Counted;
+use tcptoll_lab::messages::{Counted, IdleReport};
 
 /// From so many connections on the CPU of the machine is told for each thousand.
 const MANY: u64 = 10_000;

@@ -11,11 +11,9 @@ use super::sheet::{deaths, due_s, keepalive};
 use super::trade::{Curve, Trade, seconds, setting, trade, who};
 use super::{DETECTION, MACHINE_CPU, trade};
 use tcptoll_core::experiment::column::value;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::keepalive::{Deaths, Keepalive};
-use tcptoll_core::stats::summary::HistogramSummary;
-use tcptoll_core::tcp::checking::Mechanism;
-use tcptoll_core::tcp::checking::choice::{Setting, SettingPlace};
+use tcptoll_core::record::{Arm, Deaths, Keepalive};
+use tcptoll_core::stats::HistogramSummary;
+use tcptoll_core::tcp::checking::{Mechanism, Setting, SettingPlace};
 use tcptoll_show::figures::plural;
 use tcptoll_show::own::{Answer, Block, Failed, Item, Note, Passage, Picture, Section, Tone};
 use tcptoll_show::run::{NONE, Own, Run};
@@ -196,7 +194,7 @@ fn sections(summary: &Run) -> Vec<Section> {
 fn computed(trade: &Trade<'_>) -> Vec<Vec<String>> {
     let rows = |curve: &Curve| {
         let mechanism = curve.mechanism;
-        let row = move |p: &tcptoll_core::tcp::checking::choice::Point| {
+        let row = move |p: &tcptoll_core::tcp::checking::Point| {
             vec![
                 mechanism.name().to_owned(),
                 number::time(p.detect_s * 1e6),

@@ -13,10 +13,9 @@ use crate::kit::settings::{LabSpec, SettingsReader, number, unescape, wrong};
 use crate::kit::target::Target;
 use tcptoll_core::study::Settings;
 use tcptoll_core::tcp::checking;
-use tcptoll_core::tcp::checking::choice::Path;
-use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism, WHEEL_SHARE};
+use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism, Path, WHEEL_SHARE};
 use tcptoll_core::units::{human_share, human_us, parse_share, parse_size};
-use tcptoll_lab::messages::idle::Lazy;
+use tcptoll_lab::messages::Lazy;
 
 /// The most connections of one trial.
 const SOCKETS_MAX: u64 = 500_000;

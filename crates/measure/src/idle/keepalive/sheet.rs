@@ -10,10 +10,8 @@ use tcptoll_core::experiment::columns::{
     ECHO_P50, ERRORS, OK, client_cpu_column, every, ok_of_attempts, server_cpu_column, tidy,
 };
 use tcptoll_core::experiment::figures::{CLIENT_CPU, GOODPUT, SERVER_CPU};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::keepalive::{Deaths, Keepalive};
-use tcptoll_core::tcp::wire::quiet::Traffic;
+use tcptoll_core::record::{Arm, Deaths, Keepalive, Summary};
+use tcptoll_core::tcp::wire::Traffic;
 
 use Figure::{Count, Metric, Number, Own, Words};
 use Quantile::{Max, P50, P99, P999};

@@ -12,12 +12,11 @@ use super::settings::{KeepaliveSettings, Side};
 use crate::kit::plan::TrialError;
 use tcptoll_core::tcp::checking::Checking;
 use tcptoll_core::tcp::counters::CpuTimes;
-use tcptoll_lab::lab::handle::Handle;
-use tcptoll_lab::lab::{Hosts, Interrupt, LabError};
-use tcptoll_lab::messages::host::{LookAway, ReadCpu, ReadSocketMemory};
-use tcptoll_lab::messages::idle::{Check, IdleReport, IdleSpec, Look, Made, Make, Rest, ToGroup};
-use tcptoll_lab::messages::link::{Counted, FaultPorts, Peek};
-use tcptoll_lab::messages::{Began, Order};
+use tcptoll_lab::lab::{Handle, Hosts, Interrupt, LabError};
+use tcptoll_lab::messages::{
+    Began, Check, Counted, FaultPorts, IdleReport, IdleSpec, Look, LookAway, Made, Make, Order,
+    Peek, ReadCpu, ReadSocketMemory, Rest, ToGroup,
+};
 
 /// Names of fleets.
 const KEPT: &str = "kept";

@@ -10,15 +10,11 @@ use crate::kit::settings::check_together;
 use serde_json::Value;
 use tcptoll_core::experiment::option::Only;
 use tcptoll_core::experiment::spec::Finding;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::{Arm, Metric};
-use tcptoll_core::record::comparison::{Comparison, Verdict};
-use tcptoll_core::record::keepalive::{Deaths, Keepalive};
-use tcptoll_core::stats::summary::HistogramSummary;
+use tcptoll_core::record::{Arm, Comparison, Deaths, Keepalive, Metric, Summary, Verdict};
+use tcptoll_core::stats::HistogramSummary;
 use tcptoll_core::study::{PlannedArm, Settings};
-use tcptoll_core::tcp::checking::choice::Path;
-use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
-use tcptoll_core::tcp::wire::quiet::Traffic;
+use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism, Path};
+use tcptoll_core::tcp::wire::Traffic;
 
 fn read(pairs: &[(&str, &str)]) -> Result<KeepaliveSettings, String> {
     let settings =

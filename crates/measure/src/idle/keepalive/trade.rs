@@ -5,9 +5,8 @@
 use super::PACKETS;
 use super::sheet::{detection_s, keepalive, traded, traffic};
 use tcptoll_core::experiment::column::value;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::tcp::checking::choice::{Path, Point};
-use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
+use tcptoll_core::record::Arm;
+use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism, Path, Point};
 use tcptoll_show::figures::plural;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
@@ -98,7 +97,7 @@ pub(super) fn trade(summary: &Run) -> Option<Trade<'_>> {
     }
     let path = known.iter().find_map(|(_, arm)| keepalive(arm)?.assumed).unwrap_or(Path::ASSUMED);
     let curve = |(mechanism, at)| {
-        let points = tcptoll_core::tcp::checking::choice::curve(mechanism, path);
+        let points = tcptoll_core::tcp::checking::curve(mechanism, path);
         (points.len() > 1).then_some(Curve { mechanism, at, points })
     };
     let drawn: Vec<Traded<'_>> = known.iter().filter_map(|(at, arm)| place(*at, arm)).collect();
@@ -469,11 +468,9 @@ mod tests {
 
     use super::*;
     use crate::experiments::REPORTS;
-    use tcptoll_core::record::Summary;
-    use tcptoll_core::record::arm::Metric;
-    use tcptoll_core::record::keepalive::{Deaths, Keepalive};
-    use tcptoll_core::stats::summary::HistogramSummary;
-    use tcptoll_core::tcp::wire::quiet::Traffic;
+    use tcptoll_core::record::{Deaths, Keepalive, Metric, Summary};
+    use tcptoll_core::stats::HistogramSummary;
+    use tcptoll_core::tcp::wire::Traffic;
 
     fn arm(mechanism: Mechanism, idle_s: Option<f64>, measured: Option<f64>) -> Arm {
         let known = HistogramSummary {
@@ -551,7 +548,7 @@ mod tests {
 
     #[test]
     fn a_curve_is_followed_through_all_of_its_points() {
-        let points = tcptoll_core::tcp::checking::choice::curve(Mechanism::Tcp, Path::ASSUMED);
+        let points = tcptoll_core::tcp::checking::curve(Mechanism::Tcp, Path::ASSUMED);
         let curve = Curve { mechanism: Mechanism::Tcp, at: 0, points };
         for point in &curve.points {
             let near = |(packets, s): (f64, f64)| {

@@ -14,12 +14,12 @@ use crate::kit::plan::{Context, Outcome, TrialError};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, Site, Trial};
 use tcptoll_core::study::PlannedArm;
-use tcptoll_core::tcp::checking::retransmission::{given_up_by_s, rto_s};
-use tcptoll_core::tcp::checking::{Checking, Mechanism, WHEEL_SHARE};
+use tcptoll_core::tcp::checking::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, rto_s};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::{Hosts, Interrupt, LabError};
-use tcptoll_lab::messages::idle::{Check, Faulted, Freeze, IdleReport, Lazy, Leave, Rest};
-use tcptoll_lab::messages::link::{Counted, Watch};
+use tcptoll_lab::messages::{
+    Check, Counted, Faulted, Freeze, IdleReport, Lazy, Leave, Rest, Watch,
+};
 
 /// A link that is late by less changes nothing here. No figure is a latency of µs, and the kernel's
 /// timer wheel sends probes in bursts: of 50,000 sockets that are idle for 5 s some 5,000 probe

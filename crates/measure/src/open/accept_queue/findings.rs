@@ -2,8 +2,7 @@
 //! full accept queue, with the arm of the run that shows it changed.
 
 use tcptoll_core::experiment::figures::{FAILURE, FIRST_BYTE};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::{Advice, NextStep, Summary};
+use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
 use tcptoll_core::units::{human_count, human_share, human_us};
 use tcptoll_core::verdict::effective::same_effective;
 
@@ -371,10 +370,10 @@ fn proof(ill: &Arm, well: &Arm) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::comparison::Comparison;
-    use tcptoll_core::record::hosts::HostSummary;
-    use tcptoll_core::record::queues::{DropBalance, ListenerQueue, Outcome, Queues, RetryLadder};
-    use tcptoll_core::stats::summary::HistogramSummary;
+    use tcptoll_core::record::{
+        Comparison, DropBalance, HostSummary, ListenerQueue, Outcome, Queues, RetryLadder,
+    };
+    use tcptoll_core::stats::HistogramSummary;
 
     use super::*;
     use crate::kit::conclusion::{ANSWER_MAX, VERDICT_MAX};

@@ -7,9 +7,7 @@ use tcptoll_core::experiment::figures::{ACCEPT_QUEUE_PEAK, DROPS, QUEUE_FULL};
 use tcptoll_core::record::Own;
 use tcptoll_core::study::PlannedArm;
 use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::Rows;
-use tcptoll_lab::messages::connect::{ConnectLoad, ConnectReport, Greet};
-use tcptoll_lab::messages::link::Watch;
+use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, Rows, Watch};
 
 use super::settings::AcceptQueueSettings;
 use crate::kit::hosts::PortsNeeded;

@@ -6,10 +6,8 @@
 
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::{Cause, NextStep, PlaceKind, Summary};
-use tcptoll_core::stats::sample::need;
-use tcptoll_core::stats::summary::HistogramSummary;
+use tcptoll_core::record::{Arm, Cause, NextStep, PlaceKind, Summary};
+use tcptoll_core::stats::{HistogramSummary, need};
 use tcptoll_core::units::{human_count, human_us, plural};
 use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::effective::same_effective;
@@ -550,7 +548,7 @@ fn syn_lost_or_queue_full(arm: &Arm) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::hosts::{HostSummary, Listener};
+    use tcptoll_core::record::{HostSummary, Listener};
 
     use super::*;
     use crate::kit::conclusion::supported;

@@ -11,7 +11,7 @@ use tcptoll_core::experiment::figures::{
     FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU, WAITED,
 };
 use tcptoll_core::experiment::spec::{Noun, Spec};
-use tcptoll_core::record::hosts::Resolved;
+use tcptoll_core::record::Resolved;
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::files::Shared;
 

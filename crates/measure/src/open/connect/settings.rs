@@ -414,7 +414,7 @@ impl SettingsReader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::hosts::Resolved;
+    use tcptoll_core::record::Resolved;
 
     use super::*;
     use crate::kit::plan::Plan as _;

@@ -7,9 +7,7 @@ use tcptoll_core::experiment::columns::{
     QUEUE_PEAK, WAITED_SHARE, any_waited, client_cpu, every, waited,
 };
 use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED, FIRST_BYTE};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::connections::{Step, Timeline};
-use tcptoll_core::record::{PlaceKind, Summary};
+use tcptoll_core::record::{Arm, PlaceKind, Step, Summary, Timeline};
 use tcptoll_show::layout::{Align, lay_out};
 use tcptoll_show::own::{Block, Failed, Tone};
 use tcptoll_show::run::{NONE, Own, Run};
@@ -251,11 +249,11 @@ fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
         return None;
     }
     let rtt = timeline::reference_rtt(arm);
-    let cells = |f: &dyn Fn(&tcptoll_core::record::connections::HandshakeView) -> String| {
+    let cells = |f: &dyn Fn(&tcptoll_core::record::HandshakeView) -> String| {
         timeline.views.iter().map(f).collect::<Vec<_>>()
     };
     let with = |time: fn(f64) -> String| {
-        let expected = |view: &tcptoll_core::record::connections::HandshakeView| {
+        let expected = |view: &tcptoll_core::record::HandshakeView| {
             let rtts = number::trimmed(view.expected_rtts);
             match rtt.map(|rtt| rtt * view.expected_rtts).filter(|us| *us > 0.0) {
                 Some(us) => {

@@ -1,8 +1,7 @@
 //! Where did the time of one operation go? Its steps between client and server on an axis of time, and what
 //! arithmetic expects of a handshake.
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::connections::{Step, Timeline};
+use tcptoll_core::record::{Arm, Step, Timeline};
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::number::ABSENT;
 use tcptoll_show::own::{Item, Picture, Section};

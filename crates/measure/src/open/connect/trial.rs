@@ -11,16 +11,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tcptoll_core::record::connections::{Expectation, Step, Timeline};
+use tcptoll_core::record::{Expectation, Step, Timeline};
 use tcptoll_core::study::PlannedArm;
 use tcptoll_core::tcp::handshake::{accept_step, timeline};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::certification::median;
-use tcptoll_lab::lab::handle::Begun;
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::Rows;
-use tcptoll_lab::messages::connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Split};
-use tcptoll_lab::messages::link::Watch;
+use tcptoll_lab::lab::{Begun, Hosts, LabError};
+use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Split, Watch};
 
 use super::settings::ConnectSettings;
 use crate::kit::hosts::{PortsNeeded, ladder_of, launch};

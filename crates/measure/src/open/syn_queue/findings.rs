@@ -1,7 +1,6 @@
 //! What follows from the arms of `syn-queue`: the answer, causes, advice, what next.
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::{NextStep, Summary};
+use tcptoll_core::record::{Arm, NextStep, Summary};
 use tcptoll_core::units::{human_count, human_us};
 use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::effective::same_effective;
@@ -182,9 +181,8 @@ fn next(summary: &Summary) -> Vec<NextStep> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::hosts::HostSummary;
-    use tcptoll_core::record::queues::{DropBalance, HalfOpenPeer, ListenerQueue, Queues};
-    use tcptoll_core::stats::summary::HistogramSummary;
+    use tcptoll_core::record::{DropBalance, HalfOpenPeer, HostSummary, ListenerQueue, Queues};
+    use tcptoll_core::stats::HistogramSummary;
 
     use super::*;
 

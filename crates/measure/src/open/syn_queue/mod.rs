@@ -13,8 +13,7 @@ use tcptoll_core::experiment::figures::{
     FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU,
     WAITED, metric,
 };
-use tcptoll_core::experiment::spec::CauseSpec;
-use tcptoll_core::experiment::spec::{Better, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{Better, CauseSpec, MetricSpec, Noun, Spec};
 use tcptoll_core::study::{PlannedArm, Settings};
 
 use super::syn_queue::settings::SynQueueSettings;

@@ -7,8 +7,7 @@ use tcptoll_core::experiment::columns::{
     WAITED_SHARE, every, tidy,
 };
 use tcptoll_core::experiment::figures::CONNECT;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::queues::ListenerQueue;
+use tcptoll_core::record::{Arm, ListenerQueue};
 use tcptoll_core::units::human_count;
 
 use super::HALF_OPEN_PEAK;

@@ -6,18 +6,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_core::experiment::figures::DROPS;
-use tcptoll_core::record::Own;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::queues::{DropBalance, HalfOpenPeer, ListenerQueue};
+use tcptoll_core::record::{Arm, DropBalance, HalfOpenPeer, ListenerQueue, Own};
 use tcptoll_core::study::PlannedArm;
 use tcptoll_core::tcp::drops::HalfOpenSettings;
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::handle::Handle;
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::Rows;
-use tcptoll_lab::messages::connect::{ConnectLoad, ConnectReport, Greet};
-use tcptoll_lab::messages::half_open::{EndHalfOpen, HalfOpenReport, KeepHalfOpen};
-use tcptoll_lab::messages::link::Watch;
+use tcptoll_lab::lab::{Handle, Hosts, LabError};
+use tcptoll_lab::messages::{
+    ConnectLoad, ConnectReport, EndHalfOpen, Greet, HalfOpenReport, KeepHalfOpen, Rows, Watch,
+};
 
 use super::HALF_OPEN_PEAK;
 use super::settings::{HalfOpen, SynQueueSettings};

@@ -1,7 +1,6 @@
 //! What follows from the arms of `time-wait`: the answer in a sentence, causes, advice, what next.
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::{NextStep, Summary};
+use tcptoll_core::record::{Arm, NextStep, Summary};
 use tcptoll_core::units::{human_count, human_us};
 
 use super::sheet::Supply;
@@ -172,9 +171,7 @@ fn next(summary: &Summary) -> Vec<NextStep> {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use tcptoll_core::record::arm::Metric;
-    use tcptoll_core::record::comparison::Comparison;
-    use tcptoll_core::record::connections::{Cliff, PortPoint, PortUse};
+    use tcptoll_core::record::{Cliff, Comparison, Metric, PortPoint, PortUse};
 
     use super::*;
     use crate::kit::conclusion::ANSWER_MAX;

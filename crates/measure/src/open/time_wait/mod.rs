@@ -10,8 +10,7 @@ use tcptoll_core::experiment::figures::{
     CLIENT_CPU, CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, LATENCY, LATENCY_MEAN,
     LATENESS, RTT, SERVER_CPU, SERVER_TIME_WAIT, histogram, metric,
 };
-use tcptoll_core::experiment::spec::CauseSpec;
-use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{Better, CauseSpec, HistogramSpec, MetricSpec, Noun, Spec};
 use tcptoll_core::study::{PlannedArm, Settings};
 
 use super::time_wait::settings::TimeWaitSettings;

@@ -1,9 +1,8 @@
 //! Pictures of `time-wait`: the CPU of connect(2) over the ports in use next to the cliff that was expected,
 //! idle CPU over the rate, and how an arm went over time.
 
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::connections::{PortPoint, PortUse};
-use tcptoll_core::stats::summary::Series;
+use tcptoll_core::record::{Arm, PortPoint, PortUse};
+use tcptoll_core::stats::Series;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::own::Picture;

@@ -9,7 +9,7 @@ use tcptoll_core::study::{Settings, Study};
 use tcptoll_core::tcp::ports::assigned;
 use tcptoll_core::units::{parse_count, parse_share, parse_time};
 use tcptoll_lab::lab::plan::{Addresses, client_address};
-use tcptoll_lab::messages::short::{CloseFirst, WORKERS_MAX};
+use tcptoll_lab::messages::{CloseFirst, WORKERS_MAX};
 
 use super::SPEC;
 use crate::kit::hosts::{DEFAULT_PORTS, OVERHEAD_S, PORT_S};

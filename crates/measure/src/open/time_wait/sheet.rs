@@ -7,9 +7,7 @@ use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Tab
 use tcptoll_core::experiment::columns::{ERRORS, OK, any_has, every, tidy};
 use tcptoll_core::experiment::figures::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
 use tcptoll_core::experiment::spec::MetricSpec;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::connections::{Cliff, PortUse};
+use tcptoll_core::record::{Arm, Cliff, PortUse, Summary};
 use tcptoll_core::units::human_count;
 use tcptoll_show::own::{Block, Failed, Item, Picture, Section, Tone};
 use tcptoll_show::run::{NONE, Own, Run};
@@ -454,9 +452,8 @@ fn cells(used: &PortUse, bars: usize, most_ports: f64, [least, most]: [f64; 2]) 
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::arm::Metric;
-    use tcptoll_core::record::connections::PortPoint;
-    use tcptoll_core::stats::summary::Series;
+    use tcptoll_core::record::{Metric, PortPoint};
+    use tcptoll_core::stats::Series;
     use tcptoll_core::tcp::ports::PortForecast;
 
     use super::*;

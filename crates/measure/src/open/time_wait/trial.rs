@@ -12,9 +12,8 @@ use tcptoll_core::experiment::figures::{
     CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, LATENCY, LATENCY_MEAN, LATENESS,
     SERVER_TIME_WAIT,
 };
-use tcptoll_core::record::connections::{PortPoint, PortUse};
-use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::stats::summary::Series;
+use tcptoll_core::record::{PortPoint, PortUse};
+use tcptoll_core::stats::{Histogram, Series};
 use tcptoll_core::study::PlannedArm;
 use tcptoll_core::tcp::counters::difference;
 use tcptoll_core::tcp::port_cliff;
@@ -22,15 +21,11 @@ use tcptoll_core::tcp::port_cliff::Chooser;
 use tcptoll_core::tcp::ports::{ClientCloses, PortForecast, PortSettings, assigned, forecast};
 use tcptoll_core::units::human_count;
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::handle::Begun;
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::http::{ClosedSockets, CountClosed};
-use tcptoll_lab::messages::link::Watch;
-use tcptoll_lab::messages::short::{
-    CloseFirst, CurvePoint, Echo, EchoReport, HoldPorts, Moment, POINTS_MAX, PortsHeld, ShortLoad,
-    ShortReport,
+use tcptoll_lab::lab::{Begun, Hosts, LabError};
+use tcptoll_lab::messages::{
+    CloseFirst, ClosedSockets, CountClosed, CurvePoint, Done, Echo, EchoReport, HoldPorts, Moment,
+    POINTS_MAX, PortsHeld, Rows, ShortLoad, ShortReport, Watch,
 };
-use tcptoll_lab::messages::{Done, Rows};
 
 use super::settings::{PORT_RANGE, TW_REUSE, TimeWaitSettings};
 use super::{

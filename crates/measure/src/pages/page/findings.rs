@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::experiment::spec::MetricSpec;
-use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::{CauseSpec, Finding, MetricSpec, Remedy};
 use tcptoll_core::http::status::reason;
 use tcptoll_core::page::waterfall::Request;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::{Advice, NextStep, Summary};
+use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
 use tcptoll_core::units::{human_count, human_us, plural};
 
 use super::{
@@ -284,7 +282,7 @@ fn held(arm: &Arm) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::arm::Metric;
+    use tcptoll_core::record::Metric;
 
     use super::*;
 

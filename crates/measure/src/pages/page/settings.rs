@@ -12,8 +12,7 @@ use tcptoll_core::page::resource::Protocol;
 use tcptoll_core::study::{Settings, Study};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::files::Shared;
-use tcptoll_lab::messages::ServerKind;
-use tcptoll_lab::messages::page::PageUser;
+use tcptoll_lab::messages::{PageUser, ServerKind};
 
 use super::SPEC;
 use crate::kit::plan::TrialError;

@@ -7,10 +7,8 @@ use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Tab
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, every, tidy};
 use tcptoll_core::experiment::figures::FIRST_BYTE_MEAN;
 use tcptoll_core::page::forecast::simple_saving_us;
-use tcptoll_core::page::waterfall::critical::{Critical, critical};
-use tcptoll_core::page::waterfall::{Phases, Request, Waterfall};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::pages::PageLoads;
+use tcptoll_core::page::waterfall::{Critical, Phases, Request, Waterfall, critical};
+use tcptoll_core::record::{Arm, PageLoads};
 use tcptoll_show::number;
 use tcptoll_show::run::{NONE, Own, Run};
 

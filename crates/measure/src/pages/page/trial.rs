@@ -7,20 +7,18 @@ use std::net::SocketAddr;
 use tcptoll_core::experiment::figures::FIRST_BYTE_MEAN;
 use tcptoll_core::experiment::spec::MetricSpec;
 use tcptoll_core::page::forecast::{Network, forecast};
-use tcptoll_core::page::har::graph::Graph;
 use tcptoll_core::page::loader::Config;
-use tcptoll_core::page::resource::Protocol;
-use tcptoll_core::page::waterfall::critical::critical;
-use tcptoll_core::page::waterfall::{Connection, Request, Waterfall};
-use tcptoll_core::record::pages::PageLoads;
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::page::resource::{Graph, Protocol};
+use tcptoll_core::page::waterfall::{Connection, Request, Waterfall, critical};
+use tcptoll_core::record::PageLoads;
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::study::PlannedArm;
-use tcptoll_core::tcp::wire::spans::Span;
+use tcptoll_core::tcp::wire::Span;
 use tcptoll_lab::lab::Hosts;
 use tcptoll_lab::lab::certification::median;
-use tcptoll_lab::messages::http::{ServerSpec, Serving, TlsLoad};
-use tcptoll_lab::messages::link::{TakeSpan, Watch};
-use tcptoll_lab::messages::page::{LoadPage, NextPage, PageUser, Visit};
+use tcptoll_lab::messages::{
+    LoadPage, NextPage, PageUser, ServerSpec, Serving, TakeSpan, TlsLoad, Visit, Watch,
+};
 
 use super::settings::{Ends, Lab, PageSettings};
 use super::{
@@ -28,8 +26,7 @@ use super::{
     FORECAST_RATIO, GAPS, HELD, LOAD_EVENT, NEXT_CONNECTIONS, NEXT_PAGE, REQUESTS, RETRANSMISSIONS,
     SPAN, SPAN_MEAN,
 };
-use crate::kit::hosts::RootsFile;
-use crate::kit::hosts::{PortsNeeded, read_sysctls};
+use crate::kit::hosts::{PortsNeeded, RootsFile, read_sysctls};
 use crate::kit::notes::Notes;
 use crate::kit::plan::{Context, Outcome, TrialError};
 use crate::kit::procedure;
@@ -288,7 +285,7 @@ impl PageTrial<'_> {
             let opened = |request: &&Request| request.phases.connect_us > 0;
             Some(one.visit.pages.get(1)?.requests.iter().filter(opened).count() as f64)
         });
-        let on_wire = |value: fn(&tcptoll_core::tcp::wire::spans::Span) -> f64| {
+        let on_wire = |value: fn(&tcptoll_core::tcp::wire::Span) -> f64| {
             move |one: &Loaded, _: f64| one.span.as_ref().map(value)
         };
         self.mean(

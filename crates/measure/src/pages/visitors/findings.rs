@@ -1,10 +1,8 @@
 //! What follows from the arms of `visitors`: the answer, causes, what to run next.
 
 use serde_json::Value;
-use tcptoll_core::experiment::spec::MetricSpec;
-use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::experiment::spec::{CauseSpec, Finding, MetricSpec, Remedy};
+use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::units::{human_bytes, human_count, human_us};
 
 use super::{PAGE_MEAN, PAGE_P95, WORKERS_BUSY, WORKERS_BUSY_PEAK, WORKERS_KEPT};
@@ -182,8 +180,7 @@ fn memory_ends(arm: &Arm) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::arm::Metric;
-    use tcptoll_core::record::pages::{MemoryLimit, SiteVisits};
+    use tcptoll_core::record::{MemoryLimit, Metric, SiteVisits};
 
     use super::*;
 

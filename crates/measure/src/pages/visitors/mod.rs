@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 
 use tcptoll_core::experiment::figures::{ACCEPT_QUEUE_PEAK, RTT, SERVER_CPU, histogram, metric};
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
-use tcptoll_core::record::hosts::Resolved;
+use tcptoll_core::record::Resolved;
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::files::Shared;
 use tcptoll_lab::servers;

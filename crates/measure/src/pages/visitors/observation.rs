@@ -7,14 +7,11 @@ use tcptoll_core::experiment::figures::ACCEPT_QUEUE_PEAK;
 use tcptoll_core::experiment::spec::MetricSpec;
 use tcptoll_core::page::visits::Visit;
 use tcptoll_core::page::waterfall::{Request, Waterfall};
-use tcptoll_core::record::pages::{MemoryLimit, PageGroup, SiteVisits};
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::record::{MemoryLimit, PageGroup, SiteVisits};
 use tcptoll_core::stats::summary::POINTS_MAX;
-use tcptoll_core::stats::summary::{Series, SeriesBuilder};
+use tcptoll_core::stats::{Histogram, Series, SeriesBuilder};
 use tcptoll_core::verdict::validity;
-use tcptoll_lab::messages::ServerKind;
-use tcptoll_lab::messages::pool::WorkerSample;
-use tcptoll_lab::messages::visits::PageSeen;
+use tcptoll_lab::messages::{PageSeen, ServerKind, WorkerSample};
 
 use super::trial::{Limit, VisitorTrial, VisitorsOutcome};
 use super::{

@@ -14,8 +14,7 @@ use tcptoll_core::page::visits::{Peaks, Visitors};
 use tcptoll_core::study::{Settings, Study};
 use tcptoll_core::units::parse_size;
 use tcptoll_lab::files::Shared;
-use tcptoll_lab::messages::ServerKind;
-use tcptoll_lab::messages::http::ServerLimits;
+use tcptoll_lab::messages::{ServerKind, ServerLimits};
 
 use super::SPEC;
 use crate::kit::plan::TrialError;

@@ -3,9 +3,8 @@
 
 use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, QUEUE_PEAK, every, tidy};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::pages::SiteVisits;
-use tcptoll_core::stats::summary::Series;
+use tcptoll_core::record::{Arm, SiteVisits};
+use tcptoll_core::stats::Series;
 use tcptoll_show::over_time;
 use tcptoll_show::over_time::{HEIGHTS, NAME, cut, heading, letters, row};
 use tcptoll_show::over_time::{Level, Line, Panel, Stack};
@@ -438,11 +437,11 @@ mod tests {
         let series = |value: f64| Series {
             points: (0..20).map(|at| [f64::from(at) / 2.0, value, value, value]).collect(),
         };
-        let group = tcptoll_core::record::pages::PageGroup {
+        let group = tcptoll_core::record::PageGroup {
             attempts: 20,
             ok: 20,
             page_us: series(300_000.0),
-            ..tcptoll_core::record::pages::PageGroup::default()
+            ..tcptoll_core::record::PageGroup::default()
         };
         let visits = SiteVisits {
             window_s: 10.0,
@@ -451,7 +450,7 @@ mod tests {
             busy: series(busy),
             kept: series(busy / 2.0),
             memory_bytes: series(1e8),
-            memory_limit: Some(tcptoll_core::record::pages::MemoryLimit {
+            memory_limit: Some(tcptoll_core::record::MemoryLimit {
                 bytes: 1 << 28,
                 by: "watch".to_owned(),
                 why: Some("no <cgroup>".to_owned()),

@@ -13,14 +13,10 @@ use tcptoll_core::page::waterfall::Waterfall;
 use tcptoll_core::study::PlannedArm;
 use tcptoll_kernel::process::kill_group;
 use tcptoll_lab::lab::{Hosts, Interrupt, LabError};
-use tcptoll_lab::messages::http::{ServerLimits, ServerSpec, Serving, TlsLoad};
-use tcptoll_lab::messages::link::Watch;
-use tcptoll_lab::messages::page::{LoadPage, PageUser};
-use tcptoll_lab::messages::pool::{WatchMemory, WatchWorkers, WorkersSeen};
-use tcptoll_lab::messages::visits::{
-    ConnectionSeen, LoadVisits, PageSeen, VisitPart, VisitsReport,
+use tcptoll_lab::messages::{
+    ConnectionSeen, Done, LoadPage, LoadVisits, PageSeen, PageUser, Rows, ServerLimits, ServerSpec,
+    Serving, TlsLoad, VisitPart, VisitsReport, Watch, WatchMemory, WatchWorkers, WorkersSeen,
 };
-use tcptoll_lab::messages::{Done, Rows};
 use tcptoll_lab::servers::memory;
 use tcptoll_lab::servers::memory::KeptGroup;
 

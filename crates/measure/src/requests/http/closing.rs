@@ -21,9 +21,8 @@ use tcptoll_core::experiment::figures::{
 use tcptoll_core::http::reuse::{Counted, Disagreement, First, closed_first, crossed};
 use tcptoll_core::tcp::ports::{ClientCloses, HalfClosed, PortSettings, forecast};
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::LabError;
-use tcptoll_lab::lab::handle::Handle;
-use tcptoll_lab::messages::http::{ClosedSockets, CountClosed, HttpReport};
+use tcptoll_lab::lab::{Handle, LabError};
+use tcptoll_lab::messages::{ClosedSockets, CountClosed, HttpReport};
 
 use crate::kit::notes::{Notes, Span};
 
@@ -206,8 +205,7 @@ fn revise_forecast(notes: &mut Notes, ports: &mut PortSettings, ours: &ClosedSoc
 
 /// How much a counter grew.
 fn grew(span: Span<'_>, name: &str) -> u64 {
-    let counter =
-        |snapshot: &tcptoll_lab::messages::host::Snapshot| snapshot.counters.get(name).copied();
+    let counter = |snapshot: &tcptoll_lab::messages::Snapshot| snapshot.counters.get(name).copied();
     let (before, after) = (counter(span.before).unwrap_or(0), counter(span.after).unwrap_or(0));
     u64::try_from(after.saturating_sub(before)).unwrap_or(0)
 }

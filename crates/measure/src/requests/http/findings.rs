@@ -13,8 +13,7 @@ use tcptoll_core::experiment::figures::RESOLUTION_SHOWN;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::http::status::reason;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::{NextStep, PlaceKind, Summary};
+use tcptoll_core::record::{Arm, NextStep, PlaceKind, Summary};
 use tcptoll_core::units::{human_count, human_rate_per_s, human_us, plural};
 use tcptoll_core::verdict::bound;
 

@@ -9,11 +9,10 @@ use crate::kit::plan::SplitPlan;
 use crate::kit::settings::WarmUp;
 use crate::kit::target::{PUBLIC_RATE_PER_S, Target};
 use tcptoll_core::http::reuse::Reuse;
+use tcptoll_core::study::points;
 use tcptoll_core::study::points::Share;
-use tcptoll_core::study::share;
 use tcptoll_core::units::{human_rate_per_s, human_us, plural};
-use tcptoll_lab::messages::ServerKind;
-use tcptoll_lab::messages::http::Io;
+use tcptoll_lab::messages::{Io, ServerKind};
 
 /// Warm-up and measured time of a trial, unless told otherwise.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -84,7 +83,7 @@ impl HttpSettings {
         duration: Option<Duration>,
     ) -> Option<(Share, u64)> {
         let (share, rate) = self.load.share.zip(rate)?;
-        let scheduled = duration.map(|long| share::scheduled(rate, long.as_secs_f64()));
+        let scheduled = duration.map(|long| points::scheduled(rate, long.as_secs_f64()));
         let whole = [requests, scheduled].into_iter().flatten().min()?;
         Some((share, whole))
     }

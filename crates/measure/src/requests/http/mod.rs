@@ -25,7 +25,7 @@ use tcptoll_core::experiment::figures::{
 };
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
 use tcptoll_core::http::url::Url;
-use tcptoll_core::record::hosts::Resolved;
+use tcptoll_core::record::Resolved;
 use tcptoll_core::study::{Compare, NamedArm, PlannedArm, Settings, Study, level_text};
 use tcptoll_lab::files::Shared;
 use trial::HttpTrial;

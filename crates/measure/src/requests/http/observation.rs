@@ -19,14 +19,14 @@ use tcptoll_core::experiment::figures::{
 };
 use tcptoll_core::experiment::spec::HistogramSpec;
 use tcptoll_core::http::reuse::Reuse;
-use tcptoll_core::record::arm::Warmup;
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::record::Warmup;
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::units::human_us;
 use tcptoll_core::verdict::saturation::{OpenLoop, saturation};
 use tcptoll_core::verdict::validity;
 use tcptoll_core::verdict::validity::ClosedLoop;
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::messages::http::{HttpReport, Rates};
+use tcptoll_lab::messages::{HttpReport, Rates};
 
 use super::trial::{Driven, HttpTrial, sent};
 use crate::kit::notes::{Span, mean_us, path_sample, quantile_us, segments_sent};

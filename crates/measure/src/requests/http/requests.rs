@@ -13,12 +13,11 @@ use crate::kit::target::Target;
 use base64::Engine as _;
 use tcptoll_core::http::access_log;
 use tcptoll_core::http::url::Url;
-use tcptoll_core::study::error::nearest;
+use tcptoll_core::study::nearest;
 use tcptoll_core::units::parse_size;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::files::{Shared, is_too_large, read_at_most};
-use tcptoll_lab::messages::ServerKind;
-use tcptoll_lab::messages::http::HttpRequests;
+use tcptoll_lab::messages::{HttpRequests, ServerKind};
 
 /// Where the two ends stand.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ use tcptoll_core::study::points::Share;
 use tcptoll_core::units::parse_size;
 use tcptoll_lab::files::Shared;
 use tcptoll_lab::load::THREADS_MAX;
-use tcptoll_lab::messages::http::Io;
+use tcptoll_lab::messages::Io;
 
 /// Heading of what is asked for.
 const REQUESTS: &str = "Requests";

@@ -14,8 +14,7 @@ use tcptoll_core::experiment::figures::{
     SERVER_FIN_WAIT_2, SERVER_SEGMENTS, SERVER_TIME_WAIT,
 };
 use tcptoll_core::experiment::spec::MetricSpec;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
+use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::tcp::ports::PortForecast;
 use tcptoll_show::number::ABSENT;
 use tcptoll_show::own::{Block, Failed, Tone};
@@ -420,9 +419,7 @@ fn connections(arm: &Arm) -> Vec<[String; 2]> {
 mod tests {
     use super::*;
     use crate::experiments::REPORTS;
-    use tcptoll_core::record::Summary;
-    use tcptoll_core::record::arm::Metric;
-    use tcptoll_core::record::connections::Closing;
+    use tcptoll_core::record::{Closing, Metric, Summary};
 
     fn closed(by_client: u64, by_server: u64, both: Option<u64>) -> Arm {
         let closing = Closing { by_client, by_server, both, ..Closing::default() };
@@ -459,7 +456,7 @@ mod tests {
         assert_eq!(time_wait(&arm), [Some(241), None]);
         let label = "client sockets in TIME-WAIT after the load";
         assert!(closing(&arm).contains(&[label.to_owned(), "241".to_owned()]));
-        arm.rounds = vec![tcptoll_core::record::comparison::Round::default()];
+        arm.rounds = vec![tcptoll_core::record::Round::default()];
         let label = format!("{label}, mean over rounds");
         assert!(closing(&arm).contains(&[label, "241".to_owned()]));
     }

@@ -4,11 +4,10 @@ use super::complete;
 use super::findings::{ALL, closers, conclude, keepalive_inert, unexpected};
 use crate::kit::conclusion::supported;
 use serde_json::Value;
-use tcptoll_core::record::arm::{Arm, Metric};
-use tcptoll_core::record::comparison::{Comparison, Verdict};
-use tcptoll_core::record::connections::Closing;
-use tcptoll_core::record::{Excluded, Lasting, Summary, WarningEntry};
-use tcptoll_core::stats::summary::HistogramSummary;
+use tcptoll_core::record::{
+    Arm, Closing, Comparison, Excluded, Lasting, Metric, Summary, Verdict, WarningEntry,
+};
+use tcptoll_core::stats::HistogramSummary;
 use tcptoll_core::study::{Study, level_text};
 use tcptoll_core::verdict::warning::Warning;
 
@@ -269,7 +268,7 @@ fn where_no_request_succeeded_a_server_that_closes_says_nothing_of_keep_alive() 
 
 #[test]
 fn connections_that_the_server_never_accepted_say_nothing_of_keep_alive() {
-    let server = tcptoll_core::record::hosts::HostSummary {
+    let server = tcptoll_core::record::HostSummary {
         counters: [("TcpExtListenOverflows".to_owned(), 84)].into(),
         ..Default::default()
     };

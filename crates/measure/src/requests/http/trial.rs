@@ -16,19 +16,16 @@ use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::{WarmUp, wrong};
 use crate::kit::target::{NO_ANSWER, Unreached};
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::study::PlannedArm;
 use tcptoll_core::tcp::ports::{ClientCloses, PortForecast, PortSettings, forecast};
 use tcptoll_core::units::human_count;
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::Hosts;
-use tcptoll_lab::lab::handle::Handle;
-use tcptoll_lab::messages::host::Upload;
-use tcptoll_lab::messages::http::{
-    ClosedSockets, HttpLoad, HttpReport, HttpRequests, ServerSpec, Serving, TlsLoad,
+use tcptoll_lab::lab::{Handle, Hosts};
+use tcptoll_lab::messages::{
+    ClosedSockets, Done, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad,
+    Upload, Watch,
 };
-use tcptoll_lab::messages::link::Watch;
-use tcptoll_lab::messages::{Done, Rows};
 
 /// Ports of the lab's server: above those that only a privileged program may listen on.
 const PORT: u16 = 8080;

@@ -7,10 +7,8 @@ use std::collections::BTreeSet;
 
 use super::{LOCAL, LOCAL_LATENCY_MEAN};
 use crate::kit::conclusion::value;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::queues::WorkerPool;
-use tcptoll_core::record::{Advice, Summary};
-use tcptoll_core::stats::summary::Series;
+use tcptoll_core::record::{Advice, Arm, Summary, WorkerPool};
+use tcptoll_core::stats::Series;
 use tcptoll_core::units::human_count;
 
 /// The cause that a run of this experiment looks for.
@@ -463,8 +461,8 @@ fn without_retries<'a>(told: &[PoolArm<'a>], one: PoolArm<'a>) -> Option<PoolArm
 
 /// Options whose level differs; an arm without a level has the setting of the run.
 fn changed<'a>(
-    a: &'a tcptoll_core::record::arm::Arm,
-    b: &'a tcptoll_core::record::arm::Arm,
+    a: &'a tcptoll_core::record::Arm,
+    b: &'a tcptoll_core::record::Arm,
 ) -> BTreeSet<&'a str> {
     let all = a.factors.keys().chain(b.factors.keys()).map(String::as_str);
     all.filter(|option| a.factors.get(*option) != b.factors.get(*option)).collect()
@@ -475,7 +473,7 @@ mod tests {
     use super::super::tests::{arm, summary};
     use super::*;
     use serde_json::Value;
-    use tcptoll_core::record::arm::Arm;
+    use tcptoll_core::record::Arm;
 
     #[test]
     fn latency_during_the_stall_is_held_against_latency_before_it() {

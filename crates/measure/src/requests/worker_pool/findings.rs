@@ -8,8 +8,7 @@ use crate::kit::conclusion::{cured, explain, explanations, step};
 use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 use tcptoll_core::experiment::figures::RTT;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::{Advice, NextStep, Summary};
+use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
 use tcptoll_core::units::{human_count, human_us};
 
 /// Arms whose effect is stated one by one; of more, the best and the worst.
@@ -346,9 +345,8 @@ fn workers_stuck(arm: &Arm) -> Option<Finding> {
 mod tests {
     use super::super::tests::{arm, summary};
     use super::*;
-    use tcptoll_core::record::arm::Arm;
-    use tcptoll_core::record::hosts::{HostSummary, Listener};
-    use tcptoll_core::stats::summary::HistogramSummary;
+    use tcptoll_core::record::{Arm, HostSummary, Listener};
+    use tcptoll_core::stats::HistogramSummary;
 
     fn concluded(arms: Vec<Arm>, compared: &[(&str, &str)]) -> Summary {
         let mut summary = summary(arms, compared);

@@ -14,14 +14,11 @@ use crate::kit::procedure::LoadObservation;
 use tcptoll_core::http::server::Connection;
 use tcptoll_core::http::stuck;
 use tcptoll_core::http::stuck::Calls;
-use tcptoll_core::record::arm::Warmup;
-use tcptoll_core::record::queues::{RequestGroup, WorkerPool};
-use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::stats::summary::{Series, SeriesBuilder};
+use tcptoll_core::record::{RequestGroup, Warmup, WorkerPool};
+use tcptoll_core::stats::{Histogram, Series, SeriesBuilder};
 use tcptoll_core::verdict::validity;
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::messages::http::{GROUP_LATENCY, GroupReport, GroupSlice, HttpReport};
-use tcptoll_lab::messages::pool::WorkerSample;
+use tcptoll_lab::messages::{GROUP_LATENCY, GroupReport, GroupSlice, HttpReport, WorkerSample};
 
 /// Points of a series of the status page.
 const POINTS: usize = 400;
@@ -272,7 +269,7 @@ fn recorded(group: &GroupReport) -> RequestGroup {
         let rate = completed as f64 / width_s;
         [at as f64 * width_s, rate, rate, rate]
     };
-    let latency = |(at, slice): (usize, &tcptoll_lab::messages::http::GroupSlice)| {
+    let latency = |(at, slice): (usize, &tcptoll_lab::messages::GroupSlice)| {
         let [least, sum, greatest] = slice.latency_ns.filter(|_| slice.ok > 0)?;
         let us = |ns: u64| ns as f64 / 1e3;
         Some([at as f64 * width_s, us(least), us(sum) / slice.ok as f64, us(greatest)])
@@ -374,7 +371,7 @@ fn mean_ns(slice: &GroupSlice) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tcptoll_lab::messages::http::GroupSlice;
+    use tcptoll_lab::messages::GroupSlice;
 
     #[test]
     fn a_series_of_another_beginning_is_moved_and_what_came_before_left_out() {

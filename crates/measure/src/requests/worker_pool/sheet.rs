@@ -10,9 +10,8 @@ use super::{
 };
 use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, every, tidy};
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::record::queues::{RequestGroup, WorkerPool};
-use tcptoll_core::stats::summary::Series;
+use tcptoll_core::record::{Arm, RequestGroup, WorkerPool};
+use tcptoll_core::stats::Series;
 use tcptoll_show::over_time;
 use tcptoll_show::over_time::{Level, Line, Panel, Stack};
 use tcptoll_show::over_time::{NAME, cut, heading, letters, row};

@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{BACKEND, LOCAL, LOCAL_LATENCY_MEAN};
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::{Arm, Metric};
-use tcptoll_core::record::comparison::Comparison;
-use tcptoll_core::record::queues::{RequestGroup, WorkerPool};
-use tcptoll_core::stats::summary::Series;
+use tcptoll_core::record::{Arm, Comparison, Metric, RequestGroup, Summary, WorkerPool};
+use tcptoll_core::stats::Series;
 
 /// 500 requests in 5 s, a stall from 1 s to 3 s, 20 workers. Requests without the backend take 500 µs,
 /// and `during_us` in the stall.

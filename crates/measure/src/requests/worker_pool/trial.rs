@@ -14,21 +14,16 @@ use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::LabSpec;
 use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::http::status::Expected;
-use tcptoll_core::record::queues::ListenerQueue;
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::record::ListenerQueue;
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::study::PlannedArm;
 use tcptoll_core::verdict::warning::Warning;
-use tcptoll_lab::lab::handle::Handle;
-use tcptoll_lab::lab::{Hosts, LabError};
-use tcptoll_lab::messages::host::{Upload, WatchQueues};
-use tcptoll_lab::messages::http::{
-    GroupReport, HttpLoad, HttpReport, HttpRequests, Io, UPLOAD_MAX,
+use tcptoll_lab::lab::{Handle, Hosts, LabError};
+use tcptoll_lab::messages::{
+    BackendKind, BackendServing, BackendSpec, Done, FrontServing, FrontSpec, GroupReport, HttpLoad,
+    HttpReport, HttpRequests, Io, Rows, Stall, Stalled, UPLOAD_MAX, Upload, Watch, WatchQueues,
+    WatchWorkers, WorkersSeen,
 };
-use tcptoll_lab::messages::link::Watch;
-use tcptoll_lab::messages::pool::{
-    BackendServing, BackendSpec, FrontServing, FrontSpec, Stall, Stalled, WatchWorkers, WorkersSeen,
-};
-use tcptoll_lab::messages::{BackendKind, Done, Rows};
 
 /// Port of the front service: below every range of local ports, above those that only a privileged
 /// program may listen on.

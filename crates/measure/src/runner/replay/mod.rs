@@ -17,9 +17,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tcptoll_core::study::{Settings, Study};
 use tcptoll_lab::lab::certification::Tolerance;
-use tcptoll_lab::lab::conversation::Script;
-use tcptoll_lab::lab::conversation::recording::Recording;
-use tcptoll_lab::lab::conversation::replay::Replay;
+use tcptoll_lab::lab::conversation::{Recording, Replay, Script};
 
 use super::*;
 use crate::experiments::{EXPERIMENTS, find_experiment};

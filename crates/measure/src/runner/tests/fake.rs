@@ -3,9 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tcptoll_core::experiment::spec::{Better, MetricSpec, Noun, Spec};
-use tcptoll_core::record::Lasting;
-use tcptoll_core::record::arm::{Arm, Metric};
-use tcptoll_core::record::hosts::Resolved;
+use tcptoll_core::record::{Arm, Lasting, Metric, Resolved};
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::files::Shared;
 use tcptoll_lab::lab::{Interrupt, LabError};

@@ -5,8 +5,7 @@ mod points;
 
 use std::path::PathBuf;
 
-use tcptoll_core::record::comparison::Verdict;
-use tcptoll_core::record::{Lasting, PlaceKind, Summary, Trial};
+use tcptoll_core::record::{Lasting, PlaceKind, Summary, Trial, Verdict};
 use tcptoll_core::study::Study;
 use tcptoll_lab::lab::certification::Tolerance;
 use tempfile::TempDir;

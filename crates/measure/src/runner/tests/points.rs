@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use tcptoll_core::record::arm::{Arm, Metric, Warmup};
-use tcptoll_core::record::comparison::{Missing, NotMerged, Verdict};
-use tcptoll_core::record::{Header, Line, Passport, RECORD_VERSION, StartAsked, Summary, Trial};
-use tcptoll_core::stats::histogram::Histogram;
+use tcptoll_core::record::{
+    Arm, Header, Line, Metric, Missing, NotMerged, Passport, RECORD_VERSION, StartAsked, Summary,
+    Trial, Verdict, Warmup,
+};
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::study::Study;
 use tcptoll_core::verdict::warning::Warning;
 
-use crate::record::merged::MergedRecord;
-use crate::record::{ReadError, Record};
+use crate::record::{MergedRecord, ReadError, Record};
 use crate::runner::{MergeOptions, merge, summarise_points};
 
 fn study() -> Study {

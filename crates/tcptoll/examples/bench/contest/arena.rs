@@ -8,14 +8,12 @@ use super::exchange::{Pair, Ran};
 use super::peers::Peer;
 use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::http::status::Expected;
+use tcptoll_core::stats::Histogram;
 use tcptoll_core::stats::arrivals::Spread;
-use tcptoll_core::stats::histogram::Histogram;
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_lab::lab::plan::client_address;
-use tcptoll_lab::messages::ServerKind;
-use tcptoll_lab::messages::host::Upload;
-use tcptoll_lab::messages::http::{
-    HttpLoad, HttpReport, HttpRequests, Io, ServerSpec, Serving, UPLOAD_MAX,
+use tcptoll_lab::messages::{
+    HttpLoad, HttpReport, HttpRequests, Io, ServerKind, ServerSpec, Serving, UPLOAD_MAX, Upload,
 };
 
 /// Content of a response, bytes.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_lab::messages::transfer::{
+use tcptoll_lab::messages::{
     Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
 };
 

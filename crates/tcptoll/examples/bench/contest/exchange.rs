@@ -12,12 +12,9 @@ use super::Rounds;
 use tcptoll_core::link::LinkSpec;
 use tcptoll_kernel::cpu;
 use tcptoll_kernel::cpu::thread_time;
-use tcptoll_lab::lab::handle::Handle;
 use tcptoll_lab::lab::plan::Plan;
-use tcptoll_lab::lab::{HostSource as _, Hosts, Interrupt, Machine};
-use tcptoll_lab::messages::exchange::{Answers, Exchange};
-use tcptoll_lab::messages::host::{Launch, Observe, Run};
-use tcptoll_lab::messages::transfer::SocketSettings;
+use tcptoll_lab::lab::{Handle, HostSource as _, Hosts, Interrupt, Machine};
+use tcptoll_lab::messages::{Answers, Exchange, Launch, Observe, Run, SocketSettings};
 
 /// tcptoll's `messages --pattern request-response`.
 pub(crate) const OURS: &str = "tcptoll";

@@ -17,8 +17,8 @@ use self::arena::Arena;
 use self::peers::Peer;
 use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::stats::{sample, sequence};
-use tcptoll_core::study::order_of_round;
-use tcptoll_lab::messages::http::{HttpLoad, Io};
+use tcptoll_core::study;
+use tcptoll_lab::messages::{HttpLoad, Io};
 
 /// Connections at once.
 pub(crate) const CONNECTIONS: u64 = 50;
@@ -202,7 +202,7 @@ impl<S> Rounds<S> {
         let mut entries: Vec<(&'static str, Vec<S>)> =
             names.iter().map(|name| (*name, Vec::new())).collect();
         for round in 0..rounds {
-            for place in order_of_round(SEED, round, names.len()) {
+            for place in study::order_of_round(SEED, round, names.len()) {
                 let (name, samples) = &mut entries[place];
                 let sample = turn(place);
                 samples.push(sample.with_context(|| format!("round {}, {name}", round + 1))?);

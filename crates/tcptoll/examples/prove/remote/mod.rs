@@ -13,9 +13,8 @@ use crate::contest::Rounds;
 use crate::hosts::{Hosts, script};
 use crate::support::{Folder, program, tcptoll};
 use crate::table::Table;
-use tcptoll_core::record::Summary;
-use tcptoll_core::record::arm::Arm;
-use tcptoll_core::stats::sample::nearest_rank;
+use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::stats::nearest_rank;
 
 /// Hosts in network namespaces alone, as root: sshd cannot separate its privileges in a user namespace.
 fn of_root() -> anyhow::Result<Hosts> {

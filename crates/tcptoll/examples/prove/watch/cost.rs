@@ -14,7 +14,7 @@ use crate::links::tcptoll;
 use crate::table::Folder;
 use crate::watch_witness::{Load, by_others, output_of, ten_busy_listeners};
 use tcptoll_kernel::process::{freeze, resume};
-use tcptoll_live::watch::record::interval::Interval;
+use tcptoll_live::watch::Interval;
 
 const LISTENERS: usize = 1_000;
 const CONNECTIONS: usize = 50_000;

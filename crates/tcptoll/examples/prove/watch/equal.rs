@@ -23,7 +23,7 @@ use crate::watch_witness::{
 use tcptoll_kernel::process::{freeze, resume};
 use tcptoll_live::watch::reader::Options;
 use tcptoll_live::watch::reader::Watch;
-use tcptoll_live::watch::state::{ListenerState, Rates, State};
+use tcptoll_live::watch::{ListenerState, Rates, State};
 
 /// Moments at which the library looks.
 const MOMENTS: usize = 50;

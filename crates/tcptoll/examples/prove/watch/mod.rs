@@ -18,10 +18,7 @@ use self::cost::{Crowd, mib, used};
 use crate::links::tcptoll;
 use crate::table::{Folder, Table};
 use tcptoll_kernel::netlink::Netlink;
-use tcptoll_live::watch::history::History;
-use tcptoll_live::watch::look::{Destination, ListenerLook, Look, Process};
-use tcptoll_live::watch::record::WatchLine;
-use tcptoll_live::watch::record::interval::Interval;
+use tcptoll_live::watch::{Destination, History, Interval, ListenerLook, Look, Process, WatchLine};
 
 /// The hidden word; the name of a group follows.
 const INSIDE: &str = "watch-inside";

@@ -23,18 +23,14 @@ use crate::exit::{Status, say};
 use crate::output::{check_place, check_writable};
 use crate::screen::StatusLine;
 use crate::{screen, stdout};
-use tcptoll_core::study::error::did_you_mean;
+use tcptoll_core::study::did_you_mean;
 use tcptoll_core::units::parse_time;
 use tcptoll_lab::files::{Mark, write_own};
 use tcptoll_lab::lab::LabError;
-use tcptoll_lab::lab::remote::address::SshAddress;
-use tcptoll_lab::lab::remote::relay::{Hello, Part};
-use tcptoll_lab::lab::remote::{Agent, Reach};
-use tcptoll_live::doctor::examination::Examination;
+use tcptoll_lab::lab::remote::{Agent, Hello, Part, Reach, SshAddress};
 use tcptoll_live::doctor::look::{Progress, examine};
-use tcptoll_live::doctor::proof::{Proof, ProofVerdict};
-use tcptoll_live::doctor::rules::diagnose;
 use tcptoll_live::doctor::rules::ids;
+use tcptoll_live::doctor::{Examination, Proof, ProofVerdict, diagnose};
 use tcptoll_live::watch::reader::Options;
 
 /// How far an examination is.

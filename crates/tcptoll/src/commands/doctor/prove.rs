@@ -19,8 +19,7 @@ use crate::exit::Status;
 use crate::output;
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_live::diagnosis::Diagnosis;
-use tcptoll_live::doctor::examination::prove_command;
-use tcptoll_live::doctor::proof::{Filled, Proof, ProofVerdict, Template, failures, judge};
+use tcptoll_live::doctor::{Filled, Proof, ProofVerdict, Template, failures, judge, prove_command};
 use tcptoll_measure::experiments::SPECS;
 use tcptoll_measure::runner::Run;
 

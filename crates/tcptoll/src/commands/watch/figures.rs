@@ -3,7 +3,7 @@
 use tcptoll_core::units::{
     human_bytes, human_count, human_rate_per_s, human_share, human_us, plural,
 };
-use tcptoll_live::watch::state::State;
+use tcptoll_live::watch::State;
 use textwrap::core::display_width;
 
 /// `text` in at most `width` columns; what is left out of its end becomes `…`.

@@ -20,8 +20,7 @@ use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_core::units::parse_time;
 use tcptoll_live::watch::reader::{Network, Options, SysError, Watch, is_root};
-use tcptoll_live::watch::record::WatchSummary;
-use tcptoll_live::watch::state::State;
+use tcptoll_live::watch::{State, WatchSummary};
 
 use self::screen::{After, Screen};
 use self::text::Watched;

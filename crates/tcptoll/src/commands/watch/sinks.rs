@@ -17,9 +17,8 @@ use crate::stdout;
 use tcptoll_core::units::{parse_size, plural, text_size, text_time};
 use tcptoll_lab::passport;
 use tcptoll_live::watch::diagnoses::{is_lasting, says_too};
-use tcptoll_live::watch::record::write::{LIMIT_MIN, WatchRecorder};
-use tcptoll_live::watch::record::{WATCH_RECORD_VERSION, WatchHeader, WatchSummary};
-use tcptoll_live::watch::state::State;
+use tcptoll_live::watch::{LIMIT_MIN, WatchRecorder};
+use tcptoll_live::watch::{State, WATCH_RECORD_VERSION, WatchHeader, WatchSummary};
 use tcptoll_show::shell_argument;
 
 /// Whether these are two stages of one fault, of which only one holds at a time.

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use textwrap::core::display_width;
 
 use super::figures::{ABSENT, bar, cut, lasts, rate, short};
-use tcptoll_live::watch::state::{DestinationState, ListenerState, State};
+use tcptoll_live::watch::{DestinationState, ListenerState, State};
 use tcptoll_show::printable_line;
 
 fn count(value: u32, _: usize) -> String {
@@ -434,7 +434,7 @@ pub(super) fn content<T>(columns: &[Column<T>], rows: &[&T]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tcptoll_live::watch::look::Process;
+    use tcptoll_live::watch::Process;
 
     fn titles(width: usize) -> Vec<&'static str> {
         let places = fit(LISTENERS, &[], width);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use tcptoll_core::units::{human_bytes, human_count, human_us, plural};
 use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity};
-use tcptoll_live::watch::state::{ListenerState, State};
+use tcptoll_live::watch::{ListenerState, State};
 use tcptoll_show::{printable, printable_line};
 
 use super::figures::{activity, in_words, lasts, levels, lines, unreadable};
@@ -238,7 +238,7 @@ fn rows<T>(text: &mut String, columns: &[Column<T>], rows: &[&T], width: usize) 
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_live::watch::state::{Rates, Standing};
+    use tcptoll_live::watch::{Rates, Standing};
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context as _, bail};
-use tcptoll_live::doctor::examination::Examination;
+use tcptoll_live::doctor::Examination;
 use tempfile::TempDir;
 
 /// A machine, and what is to be found on it.

@@ -3,11 +3,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::WarningEntry;
-use crate::record::arm::{Arm, Metric};
-use crate::record::comparison::Verdict;
-use crate::stats::histogram::Histogram;
-use crate::stats::sequence;
+use crate::record::{Arm, Metric, Verdict, WarningEntry};
+use crate::stats::{Histogram, sequence};
 use crate::study::Settings;
 
 mod runs;

@@ -34,7 +34,7 @@ use crate::load::service::Service;
 use crate::load::threads::Part;
 use crate::load::waiting::Waiting;
 use crate::load::{LoadError, class_of};
-use crate::messages::http::HttpLoad;
+use crate::messages::HttpLoad;
 
 /// When the load has ended, connections are closed in groups of this many, so that no queue
 /// overflows.

@@ -7,7 +7,7 @@ use super::Client;
 use crate::clock::monotonic_ns;
 use crate::load::driver::Driver;
 use crate::load::pair;
-use crate::messages::http::Rates;
+use crate::messages::Rates;
 
 impl<D: Driver> Client<'_, D> {
     /// What completed within the window, per second.

@@ -21,7 +21,7 @@ use crate::load::LoadError;
 use crate::load::driver::{Driver, Event, What};
 use crate::load::pace::{Pace, Plan};
 use crate::load::threads::{Part as _, Team};
-use crate::messages::http::{GROUP_LATENCY, GroupReport, GroupSlice, HttpLoad, HttpReport, Io};
+use crate::messages::{GROUP_LATENCY, GroupReport, GroupSlice, HttpLoad, HttpReport, Io};
 
 /// Slots of every script.
 const SLOTS: u32 = 4;

@@ -26,8 +26,7 @@ use crate::clock::monotonic_ns;
 use crate::load::control::CHANNEL;
 use crate::load::slots::Slots;
 use crate::load::{LoadError, pair, until};
-use crate::messages::Began;
-use crate::messages::idle::{Check, Faulted, IdleReport, IdleSpec, Leave, Look, Made, Make, Rest};
+use crate::messages::{Began, Check, Faulted, IdleReport, IdleSpec, Leave, Look, Made, Make, Rest};
 
 /// Listeners have the numbers from here on.
 const LISTENERS: u64 = 1 << 40;
@@ -137,9 +136,8 @@ impl Keeper {
                     } else {
                         Tcp::listener(at, BACKLOG, false)?
                     };
-                    let named = |error| {
-                        tcptoll_kernel::error::SysError::new("getsockname", "a listener", error)
-                    };
+                    let named =
+                        |error| tcptoll_kernel::SysError::new("getsockname", "a listener", error);
                     taken.push(tcp.local().map_err(named)?);
                     keeper.poller.add(&tcp, LISTENERS + number as u64, Interest::READ_EDGE)?;
                     keeper.listeners.push(Listener { tcp, waiting: false });

@@ -7,8 +7,7 @@ use super::super::{Neighbour, Opening, StandingQueue};
 use super::*;
 use crate::diagnosis::Severity;
 use crate::watch::diagnoses::TEXT_MAX;
-use crate::watch::look::{Limits, Process};
-use crate::watch::state::{DestinationState, ListenerState, Rates, Standing, State};
+use crate::watch::{DestinationState, Limits, ListenerState, Process, Rates, Standing, State};
 
 const NGINX: Program = Program::Nginx;
 const APACHE: Program = Program::Apache;

@@ -2,11 +2,10 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::{fs, io};
 
-use crate::watch::history::History;
-use crate::watch::look::{Counted, Limits, ListenerLook, Look};
 use crate::watch::record::*;
-use crate::watch::record::{WatchHeader, WatchSummary};
-use crate::watch::state::State;
+use crate::watch::{
+    Counted, History, Limits, ListenerLook, Look, State, WatchHeader, WatchSummary,
+};
 
 const COUNTERS: [&str; 13] = [
     "TcpActiveOpens",
@@ -144,11 +143,11 @@ fn next_state(state: &mut State, machine: &mut Machine) {
         let mut history = History::new("host", 0.0);
         let look = machine.look();
         *state = history.push(look).clone();
-        state.rates = Some(crate::watch::state::Rates::default());
+        state.rates = Some(crate::watch::Rates::default());
         state.interval_s = every_s;
         state.diagnoses.truncate(2);
         state.states = [("ESTABLISHED".to_owned(), 900), ("TIME-WAIT".to_owned(), 80)].into();
-        let to = |n: u16| crate::watch::state::DestinationState {
+        let to = |n: u16| crate::watch::DestinationState {
             address: format!("10.9.0.{n}"),
             port: 5_432,
             ports_in_use: 900,

@@ -6,9 +6,8 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 
+use super::super::{History, ListenerLook, Look};
 use super::*;
-use crate::watch::history::History;
-use crate::watch::look::{ListenerLook, Look};
 
 /// What a listener shows at each look: queue, and packets dropped since the look before.
 type Shown = Vec<(u32, u32)>;

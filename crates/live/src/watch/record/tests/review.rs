@@ -1,10 +1,10 @@
 use crate::diagnosis::Diagnosis;
-use crate::watch::record::interval::{
-    Count, DestinationPart, DiagnosisPart, Interval, ListenerPart,
-};
 use crate::watch::record::review::*;
 use crate::watch::record::*;
-use crate::watch::record::{DiagnosisLine, ListenerLine, WatchHeader, WatchLine, WatchSummary};
+use crate::watch::record::{
+    Count, DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart,
+    WatchHeader, WatchLine, WatchSummary,
+};
 
 fn header() -> WatchLine {
     let header = WatchHeader {
@@ -165,9 +165,9 @@ fn a_line_that_no_watch_writes_is_refused_and_its_field_is_named() {
     let with = |part: ListenerPart| Interval { listeners: vec![part], ..interval(3.0) };
     let diagnosed = |part: DiagnosisPart| Interval { diagnoses: vec![part], ..interval(3.0) };
     let others = |overflows: f64| {
-        Some(crate::watch::record::interval::Others {
+        Some(crate::watch::Others {
             overflows: Count(overflows),
-            ..crate::watch::record::interval::Others::default()
+            ..crate::watch::Others::default()
         })
     };
     let strange = [
@@ -263,7 +263,7 @@ fn a_header_that_no_watch_writes_is_refused_and_its_field_is_named() {
 
 #[test]
 fn a_record_that_says_why_it_ends_is_of_no_killed_watch() {
-    let stopped = WatchLine::WatchStopped(crate::watch::record::WatchStopped {
+    let stopped = WatchLine::WatchStopped(crate::watch::WatchStopped {
         at_s: 1.0,
         reason: "No space left on device".into(),
     });

@@ -24,8 +24,7 @@ use self::request::{HEAD_MAX, Hosts, Refusal, Request, TOO_LARGE, TOO_SLOW, Targ
 use super::Sink;
 use crate::exit::say;
 use tcptoll_live::metrics::{Metrics, MetricsFormat};
-use tcptoll_live::watch::record::WatchSummary;
-use tcptoll_live::watch::state::State;
+use tcptoll_live::watch::{State, WatchSummary};
 
 /// A look may be missing for this many intervals.
 const MISSED_INTERVALS: u32 = 3;

@@ -22,7 +22,7 @@ use crate::commands::explain;
 use crate::commands::prose::beside;
 use crate::{exit, screen};
 use tcptoll_live::diagnosis::{Diagnosis, Severity};
-use tcptoll_live::watch::history::History;
+use tcptoll_live::watch::History;
 use tcptoll_show::{TextStyle, printable_line};
 
 /// The screen, on a terminal that is given back when this is dropped.

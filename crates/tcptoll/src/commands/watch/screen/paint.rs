@@ -2,8 +2,7 @@
 
 use tcptoll_core::units::plural;
 use tcptoll_live::diagnosis::Severity;
-use tcptoll_live::watch::history::History;
-use tcptoll_live::watch::state::{ListenerState, State};
+use tcptoll_live::watch::{History, ListenerState, State};
 use tcptoll_show::printable_line;
 use textwrap::core::display_width;
 

@@ -4,10 +4,8 @@ use std::net::SocketAddr;
 
 use insta::assert_snapshot;
 use tcptoll_core::tcp::counters::Counters;
-use tcptoll_live::watch::Table;
-use tcptoll_live::watch::history::History;
-use tcptoll_live::watch::look::{
-    Counted, Destination, Limits, ListenerLook, Look, LookCost, Process,
+use tcptoll_live::watch::{
+    Counted, Destination, History, Limits, ListenerLook, Look, LookCost, Process, Table,
 };
 
 use super::super::text::{Watched, whole};

@@ -2,8 +2,7 @@
 
 use tcptoll_live::diagnosis::Diagnosis;
 use tcptoll_live::watch::diagnoses::of_destination;
-use tcptoll_live::watch::history::History;
-use tcptoll_live::watch::state::{DestinationState, ListenerState, State};
+use tcptoll_live::watch::{DestinationState, History, ListenerState, State};
 
 use super::super::table::{self, Sort, place};
 use super::terminal::Key;
