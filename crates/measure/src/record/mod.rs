@@ -12,7 +12,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use tcptoll_core::record::{Header, Line, Resumed, Summary, Trial, impossible, is_watch};
+use tcptoll_core::record::{self, Header, Line, Resumed, Summary, Trial, is_watch};
 use tcptoll_core::study::stop::ROUNDS_MAX;
 
 use tcptoll_lab::files::{empty, first_line, open_own};
@@ -219,10 +219,10 @@ fn impossible(line: &Line) -> Option<String> {
             let late = trial.start_late_s.is_none_or(time);
             let is_possible =
                 trial.round < ROUNDS_MAX && time(trial.began_s) && time(trial.took_s) && late;
-            let of_arm = || impossible(&trial.arm);
+            let of_arm = || record::impossible(&trial.arm);
             if is_possible { of_arm() } else { Some("its round or time is impossible".to_owned()) }
         }
-        Line::Summary(summary) => summary.arms.iter().find_map(possible::impossible),
+        Line::Summary(summary) => summary.arms.iter().find_map(record::impossible),
         _ => None,
     }
 }

@@ -406,7 +406,7 @@ pub(super) fn exchange(arm: &Arm) -> Option<Finding> {
 mod tests {
     use tcptoll_core::record::{Acks, HostSummary, MessageWay, Transfer};
 
-    use crate::kit::causes;
+    use crate::kit::conclusion::supported;
 
     use super::*;
 
@@ -435,7 +435,7 @@ mod tests {
     }
 
     fn named(arm: &Arm) -> Vec<String> {
-        causes::supported(arm, ALL)
+        supported(arm, ALL)
             .into_iter()
             .map(|cause| format!("{}: {}", cause.id, cause.text))
             .collect()
