@@ -33,9 +33,8 @@ use tcptoll_kernel::socket::errno::{EINVAL, EROFS};
 use tcptoll_kernel::tun::Tun;
 use tcptoll_kernel::{SysError, cpu};
 
-use super::plan::{Addresses, DEVICE, DEVICE_QUEUE, MTU, Plan, SILENT_ADDRESSES, silent_address};
 use super::pump::{self, Port};
-use super::tap;
+use super::{Addresses, DEVICE, DEVICE_QUEUE, MTU, Plan, SILENT_ADDRESSES, silent_address, tap};
 use crate::channel::Channel;
 use crate::host;
 use crate::messages::{Ready, Reply};
@@ -50,11 +49,8 @@ const TBF_OVERHEAD: u16 = ETHERNET_OVERHEAD as u16 - 14;
 
 /// Control channels of the three children.
 pub struct Channels {
-    /// To the client host.
     pub client: Channel,
-    /// To the server host.
     pub server: Channel,
-    /// To the link.
     pub link: Channel,
 }
 

@@ -22,8 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use tcptoll_core::link::model::{Fate, Loss, Pipe, Settings, settings};
-use tcptoll_core::link::wakeups;
-use tcptoll_core::link::wakeups::{Wait, Wakeups};
+use tcptoll_core::link::wakeups::{self, Wait, Wakeups};
 use tcptoll_core::link::{LinkSpec, line_bytes};
 use tcptoll_core::stats::Histogram;
 use tcptoll_core::tcp::handshake::{End, HandshakeTrace};
@@ -35,9 +34,8 @@ use tcptoll_kernel::packet_socket::PacketSocket;
 use tcptoll_kernel::timer::Timer;
 use tcptoll_kernel::tun::{self, Tun, VnetHeader};
 
-use super::pcap::Pcap;
-use crate::channel::Channel;
-use crate::channel::orders::{Orders, Refusal};
+use super::tap::Pcap;
+use crate::channel::{Channel, Orders, Refusal};
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
 use crate::messages::{Began, Calibrate, Count, Counted, FaultPorts, Peek, Rows, TakeSpan, Watch};
