@@ -54,11 +54,6 @@ impl Tcp {
         self.0.set_tcp_congestion(name.as_bytes())
     }
 
-    /// Wakes readers only when this many bytes can be read, or the stream has ended (`SO_RCVLOWAT`).
-    pub fn set_receive_low(&self, bytes: u32) -> io::Result<()> {
-        self.set_int(libc::SOL_SOCKET, libc::SO_RCVLOWAT, signed(bytes))
-    }
-
     /// Sends a FIN after all data; reading goes on.
     pub fn shutdown_write(&self) -> io::Result<()> {
         self.0.shutdown(std::net::Shutdown::Write)
