@@ -24,13 +24,12 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use tcptoll_core::link::{ETHERNET_OVERHEAD, LinkSpec};
-use tcptoll_kernel::ethtool::offloads_off;
 use tcptoll_kernel::namespace::{self, Refusal, enter_network, new_network};
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::packet_socket::PacketSocket;
 use tcptoll_kernel::process::{self, Fork};
 use tcptoll_kernel::socket::errno::{EINVAL, EROFS};
-use tcptoll_kernel::tun::Tun;
+use tcptoll_kernel::tun::{Tun, offloads_off};
 use tcptoll_kernel::{SysError, cpu};
 
 use super::pump::{self, Port};

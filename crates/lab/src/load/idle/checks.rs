@@ -10,8 +10,7 @@ use tcp_heartbeat::kernel::unacknowledged;
 use tcp_heartbeat::{Fleet, Member, Order, Reaper, ReaperStep, Reaping, Stop, Timing};
 use tcptoll_core::tcp::checking::{Evidence, Mechanism};
 use tcptoll_kernel::epoll::Event;
-use tcptoll_kernel::keepalive::{Probing, error_name};
-use tcptoll_kernel::socket::Tcp;
+use tcptoll_kernel::socket::{Probing, Tcp, error_name};
 
 use super::{Keeper, State};
 use crate::clock::monotonic_ns;

@@ -22,9 +22,8 @@ use tcp_heartbeat::Member;
 use tcp_heartbeat::frame::Decoder;
 use tcptoll_kernel::cpu::{self, anonymous_bytes, thread_time};
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::keepalive::error_name;
 use tcptoll_kernel::process;
-use tcptoll_kernel::socket::{Tcp, reset_when_closed};
+use tcptoll_kernel::socket::{Tcp, error_name, reset_when_closed};
 
 use self::checks::{Checks, turns};
 use self::opening::Opening;
