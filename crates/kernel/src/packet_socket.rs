@@ -5,21 +5,17 @@
 //! ring shared with the kernel. What the headers mean is decoded in the model crate; `pcapng` is
 //! written in the engine.
 
-use std::{
-    io,
-    mem::size_of,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-    ptr::NonNull,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
-    time::{Duration, Instant},
-};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::socket::{MsgFlags, recv, send, setsockopt, sockopt},
-};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, recv, send, setsockopt, sockopt};
 
-use crate::error::SysError;
+use crate::SysError;
 
 /// What a relay's socket may hold of unread frames: 50 ms at 5 Gbit/s.
 const RELAY_BUFFER_BYTES: usize = 32 << 20;

@@ -11,7 +11,7 @@ use std::path::Path;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, SYSFS_MAGIC, fstatfs};
 
-use crate::error::SysError;
+use crate::SysError;
 
 /// The root directory of a process.
 #[derive(Debug)]
@@ -74,8 +74,9 @@ impl Root {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Read as _;
+
+    use super::*;
 
     fn folder() -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("tcptoll-root-{}", std::process::id()));

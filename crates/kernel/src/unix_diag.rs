@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 
 use netlink_packet_core::{NLM_F_DUMP, Parseable};
 use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::unix::{
-    ShowFlags, StateFlags, UnixRequest, UnixResponse,
-    nlas::{Nla, UnixDiagName},
-};
+use netlink_packet_sock_diag::unix::nlas::{Nla, UnixDiagName};
+use netlink_packet_sock_diag::unix::{ShowFlags, StateFlags, UnixRequest, UnixResponse};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
-use crate::{error::SysError, netlink::Channel};
+use crate::SysError;
+use crate::netlink::Channel;
 
 /// A listening Unix socket with a path.
 #[derive(Clone, Debug, PartialEq, Eq)]

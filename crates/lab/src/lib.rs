@@ -17,7 +17,6 @@ pub mod load;
 pub mod messages;
 pub mod observe;
 pub mod passport;
-mod run_folder;
 pub mod servers;
 
 pub use tcptoll_kernel::standard_output;

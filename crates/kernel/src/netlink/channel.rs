@@ -3,10 +3,8 @@
 //! Synchronous and bounded in time; knows acknowledgements, dumps and the kernel's error texts, and
 //! nothing of what is asked. Used by [`netlink`](super) and [`sock_diag`](crate::sock_diag).
 
-use std::{
-    io,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::time::{Duration, Instant};
 
 use netlink_packet_core::{
     DecodeError, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP,
@@ -14,12 +12,10 @@ use netlink_packet_core::{
     NetlinkSerializable, NlasIterator,
 };
 use netlink_sys::{Socket, SocketAddr};
-use nix::sys::{
-    socket::{setsockopt, sockopt},
-    time::TimeVal,
-};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::TimeVal;
 
-use crate::error::SysError;
+use crate::SysError;
 
 /// How long one reply may take. The kernel answers in microseconds, except that it waits for the
 /// global RTNL lock, which the tear-down of many namespaces can hold for a second.

@@ -4,7 +4,7 @@
 //! types come from `netlink-packet-route`; `tbf`, which it lacks, is written out in bytes here.
 //! Replies are read attribute by attribute, so that one unknown attribute of a newer kernel cannot
 //! make a lookup fail. It does not watch for changes and does not dump tables; the socket
-//! table is in [`sock_diag`](crate::sock_diag), offloads are in [`ethtool`](crate::ethtool).
+//! table is in [`sock_diag`](crate::sock_diag), offloads are in [`tun`](crate::tun).
 //!
 //! `tbf` gets a peak-rate bucket of one MTU. TCP hands over super-packets of up to 64 KiB, and makes GSO
 //! packets even where ethtool has turned offloads off. The small bucket makes tbf cut them, and charge each
@@ -13,29 +13,27 @@
 mod channel;
 mod route;
 
-use std::{
-    io,
-    net::IpAddr,
-    os::fd::{AsRawFd, BorrowedFd},
-};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NlasIterator};
-use netlink_packet_route::{
-    AddressFamily, RouteNetlinkMessage,
-    address::{AddressAttribute, AddressHeaderFlags, AddressMessage},
-    link::{
-        InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkHeader, LinkInfo, LinkMessage,
-    },
-    neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState},
-    route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
-    tc::{TcAttribute, TcHandle, TcMessage, TcOption},
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkHeader, LinkInfo, LinkMessage,
 };
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 pub(crate) use self::channel::Channel;
 use self::channel::invalid;
 pub use self::route::Route;
-use crate::error::SysError;
+use crate::SysError;
 
 /// `sizeof(struct ifinfomsg)`, after which the attributes of a link stand.
 const IFINFOMSG_BYTES: usize = 16;

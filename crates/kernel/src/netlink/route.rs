@@ -8,7 +8,7 @@ use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage};
 
 use super::channel::invalid;
 use super::{IFINFOMSG_BYTES, IFLA_MTU, Netlink, family, link};
-use crate::error::SysError;
+use crate::SysError;
 
 /// `sizeof(struct rtmsg)`, after which the attributes of a route stand.
 const RTMSG_BYTES: usize = 12;

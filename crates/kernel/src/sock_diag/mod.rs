@@ -3,26 +3,26 @@
 //! The `sock_diag(7)` interface, as `ss` uses it: no text of `/proc/net/tcp` is parsed, and the
 //! kernel filters by state and port. `TCP_INFO` is handed on as raw bytes; what they mean is
 //! decoded in the model crate. One [`SockDiag`] is meant to be kept and asked again and again.
+//!
+//! It also says which sockets have closed their connection, or are closing it, and what the memory of
+//! established connections is.
 
-mod closed;
 mod connections;
-mod memory;
-mod silence;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use netlink_packet_core::{DecodeError, NLM_F_DUMP, Parseable};
-use netlink_packet_sock_diag::{
-    AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage,
-    inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags, nlas::Nla},
+use netlink_packet_sock_diag::inet::nlas::Nla;
+use netlink_packet_sock_diag::inet::{
+    ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
 };
+use netlink_packet_sock_diag::{AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
-pub use self::closed::{Closed, End};
-pub use self::connections::{Connection, States, Timer};
-pub use self::memory::MemorySums;
-pub use self::silence::Silence;
-use crate::{error::SysError, netlink::Channel};
+pub use self::connections::{Connection, Silence, States, Timer};
+use crate::SysError;
+use crate::netlink::Channel;
 
 /// A socket in LISTEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,4 +144,189 @@ impl SockDiag {
 struct Ports {
     local: u16,
     remote: u16,
+}
+
+/// Which end of a connection a socket of this namespace is, relative to one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The address is the socket's own.
+    Local,
+    /// The address is the peer's.
+    Remote,
+}
+
+/// A socket whose connection is being closed, or has been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// FIN-WAIT-1, CLOSING or LAST-ACK, or FIN-WAIT-2 of a process that still has the socket: a FIN or
+    /// its acknowledgement is missing.
+    UnderWay,
+    /// FIN-WAIT-2 without a process: the peer has not closed. The port is held.
+    HalfClosed {
+        /// Time until the kernel gives up, at most `net.ipv4.tcp_fin_timeout`.
+        left: Duration,
+        /// The end that is not `address`.
+        other: SocketAddr,
+    },
+    /// TIME-WAIT.
+    TimeWait {
+        /// Time until it ends, at most 60 s; exact to two ticks of the kernel (8 ms at 250 Hz).
+        left: Duration,
+        /// The end that is not `address`.
+        other: SocketAddr,
+    },
+}
+
+impl SockDiag {
+    /// Every socket that closed a connection of which `address` is this end, or that still does.
+    ///
+    /// IPv4 addresses mapped into IPv6 count as the IPv4 ones they stand for. What is in FIN-WAIT-2
+    /// after its process has gone is kept by the kernel like TIME-WAIT, with its time.
+    ///
+    /// Source: `inet_diag_dump_icsk()` and `inet_twsk_diag_fill()` in `net/ipv4/inet_diag.c`, Linux
+    /// 6.18; there a TIME-WAIT of 60 s had up to 4 ms more left than its age says, at 250 Hz.
+    pub fn closed(
+        &mut self,
+        end: End,
+        address: SocketAddr,
+        mut each: impl FnMut(Closed),
+    ) -> Result<(), SysError> {
+        let states = StateFlags::FIN_WAIT1
+            | StateFlags::FIN_WAIT2
+            | StateFlags::CLOSING
+            | StateFlags::LAST_ACK
+            | StateFlags::TIME_WAIT;
+        let ports = match end {
+            End::Local => Ports { local: address.port(), remote: 0 },
+            End::Remote => Ports { local: 0, remote: address.port() },
+        };
+        let ip = address.ip().to_canonical();
+        self.dump(&states, &ExtensionFlags::empty(), ports, |payload| {
+            let socket = Connection::read(payload)?;
+            let (found, other) = match end {
+                End::Local => (socket.local, socket.remote),
+                End::Remote => (socket.remote, socket.local),
+            };
+            if found.ip() != ip {
+                return Ok(());
+            }
+            let left = socket.expires;
+            let is = |state: StateFlags| u32::from(socket.state) == state.bits().trailing_zeros();
+            each(if is(StateFlags::TIME_WAIT) {
+                Closed::TimeWait { left, other }
+            } else if is(StateFlags::FIN_WAIT2) && socket.timer == Some(Timer::TimeWait) {
+                Closed::HalfClosed { left, other }
+            } else {
+                Closed::UnderWay
+            });
+            Ok(())
+        })
+    }
+}
+
+/// Memory of several sockets together, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemorySums {
+    /// Sockets that the kernel reported it of.
+    pub sockets: u64,
+    /// Data that has been received and not read, with its overhead (`sk_rmem_alloc`).
+    pub received: u64,
+    /// Data that has been written and not acknowledged, with its overhead (`sk_wmem_queued`).
+    pub queued: u64,
+    /// Memory that is charged to a socket and not in use (`sk_forward_alloc`), whole pages.
+    pub reserved: u64,
+    /// Options and filters (`sk_omem_alloc`).
+    pub options: u64,
+    /// What received data may grow to (`sk_rcvbuf`).
+    pub receive_limit: u64,
+    /// What queued data may grow to (`sk_sndbuf`).
+    pub send_limit: u64,
+}
+
+impl MemorySums {
+    /// All that the sockets hold. The kernel counts the first three in the machine's TCP memory
+    /// (`mem` of `/proc/net/sockstat`).
+    pub fn held(&self) -> u64 {
+        self.received + self.queued + self.reserved + self.options
+    }
+}
+
+impl SockDiag {
+    /// Local address, remote address and `TCP_INFO` of up to `limit` established connections.
+    ///
+    /// Addresses mapped into IPv6 are given as the IPv4 ones they stand for. The bytes are
+    /// `struct tcp_info` as long as this kernel has it (280 on Linux 6.18).
+    pub fn tcp_info(
+        &mut self,
+        limit: usize,
+    ) -> Result<Vec<(SocketAddr, SocketAddr, Vec<u8>)>, SysError> {
+        let mut connections = Vec::new();
+        let (states, wanted) = (StateFlags::ESTABLISHED, ExtensionFlags::INFO);
+        self.dump(&states, &wanted, Ports::default(), |payload| {
+            if connections.len() >= limit {
+                return Ok(()); // the rest of the dump must be read, but not decoded
+            }
+            let response = InetResponse::parse(payload)?;
+            let info = response.nlas.into_iter().find_map(|nla| match nla {
+                Nla::TcpInfo(bytes) => Some(bytes),
+                _ => None,
+            });
+            if let Some(info) = info {
+                let id = response.header.socket_id;
+                let end = |ip: IpAddr, port| SocketAddr::new(ip.to_canonical(), port);
+                connections.push((
+                    end(id.source_address, id.source_port),
+                    end(id.destination_address, id.destination_port),
+                    info,
+                ));
+            }
+            Ok(())
+        })?;
+        Ok(connections)
+    }
+
+    /// How many established connections there are, and the mean memory of the first `limit` of
+    /// them, bytes: buffers, what is queued in them and what is reserved for them. The socket's own
+    /// structure is not in it.
+    pub fn socket_memory(&mut self, limit: u64) -> Result<(u64, Option<f64>), SysError> {
+        let (count, sums) = self.memory_of(Ports::default(), limit)?;
+        Ok((count, (sums.sockets > 0).then(|| sums.held() as f64 / sums.sockets as f64)))
+    }
+
+    /// The memory of all established connections of which this port is at that end, together. The
+    /// sockets' own structures are not in it.
+    pub fn memory_at_port(&mut self, end: End, port: u16) -> Result<MemorySums, SysError> {
+        let ports = match end {
+            End::Local => Ports { local: port, remote: 0 },
+            End::Remote => Ports { local: 0, remote: port },
+        };
+        self.memory_of(ports, u64::MAX).map(|(_, sums)| sums)
+    }
+
+    /// How many established connections there are, and the memory of the first `limit` of them.
+    ///
+    /// Source: `sk_get_meminfo()` in net/core/sock.c, read with Linux 6.18.
+    fn memory_of(&mut self, ports: Ports, limit: u64) -> Result<(u64, MemorySums), SysError> {
+        let (mut count, mut sums) = (0_u64, MemorySums::default());
+        let wanted = ExtensionFlags::SKMEMINFO;
+        self.dump(&StateFlags::ESTABLISHED, &wanted, ports, |payload| {
+            count += 1;
+            if sums.sockets >= limit {
+                return Ok(()); // the rest of the dump must be read, but not decoded
+            }
+            for nla in InetResponse::parse(payload)?.nlas {
+                if let Nla::MemInfo(memory) = nla {
+                    sums.sockets += 1;
+                    sums.received += u64::from(memory.receive_queue);
+                    sums.queued += u64::from(memory.send_queue);
+                    sums.reserved += u64::from(memory.cache);
+                    sums.options += u64::from(memory.options);
+                    sums.receive_limit += u64::from(memory.receive_queue_max);
+                    sums.send_limit += u64::from(memory.send_queue_max);
+                }
+            }
+            Ok(())
+        })?;
+        Ok((count, sums))
+    }
 }

@@ -1,17 +1,20 @@
 //! TCP and UDP sockets with the options the experiments need; nonblocking, closed on exec.
 //!
-//! Those of [`blocking`] block. Options of bulk data are set in `options`; `bulk` has the ways to write
-//! and read it.
+//! Those of [`blocking`] block. `bulk` has the ways to write and read bulk data.
+//!
+//! Options decide how bulk data is carried (buffers, Nagle's algorithm, corks, acknowledgements, congestion
+//! control), and what the kernel does by itself about a peer that may be gone: probes of an idle
+//! connection ([`Probing`]), and the limit on unacknowledged data.
 
 pub mod blocking;
 mod bulk;
-mod options;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 pub use self::bulk::{MemoryFile, PARTS_MAX};
 use crate::SysError;
@@ -360,4 +363,141 @@ fn set_int(socket: &Socket, level: libc::c_int, option: libc::c_int, value: i32)
         )
     };
     if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+impl Tcp {
+    /// Asks for a send buffer (`SO_SNDBUF`).
+    ///
+    /// The kernel doubles the value, within `net.core.wmem_max` and a smallest buffer of its own;
+    /// [`Tcp::send_buffer`] gives the result.
+    pub fn set_send_buffer(&self, bytes: u32) -> io::Result<()> {
+        self.set_int(libc::SOL_SOCKET, libc::SO_SNDBUF, signed(bytes))
+    }
+
+    /// Asks for a receive buffer (`SO_RCVBUF`). Set it before the handshake: the window scale is
+    /// decided there.
+    ///
+    /// The kernel doubles the value, within `net.core.rmem_max` and a smallest buffer of its own;
+    /// [`Tcp::receive_buffer`] gives the result.
+    pub fn set_receive_buffer(&self, bytes: u32) -> io::Result<()> {
+        self.set_int(libc::SOL_SOCKET, libc::SO_RCVBUF, signed(bytes))
+    }
+
+    /// The send buffer, bytes, as `getsockopt` reports it: the kernel's overhead is counted in it.
+    pub fn send_buffer(&self) -> io::Result<u64> {
+        self.0.send_buffer_size().map(|bytes| bytes as u64)
+    }
+
+    /// The receive buffer, bytes, as `getsockopt` reports it: the kernel's overhead is counted in it.
+    pub fn receive_buffer(&self) -> io::Result<u64> {
+        self.0.recv_buffer_size().map(|bytes| bytes as u64)
+    }
+
+    /// Turns Nagle's algorithm off (`true`) or on (`TCP_NODELAY`).
+    pub fn set_no_delay(&self, off: bool) -> io::Result<()> {
+        self.set_int(libc::IPPROTO_TCP, libc::TCP_NODELAY, i32::from(off))
+    }
+
+    /// Holds back partial segments, or lets them go (`TCP_CORK`).
+    pub fn set_cork(&self, corked: bool) -> io::Result<()> {
+        self.set_int(libc::IPPROTO_TCP, libc::TCP_CORK, i32::from(corked))
+    }
+
+    /// Acknowledges without delay for now (`TCP_QUICKACK`). The kernel goes back to delayed
+    /// acknowledgements by itself.
+    pub fn set_quick_ack(&self) -> io::Result<()> {
+        self.set_int(libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1)
+    }
+
+    /// Chooses the congestion control by the kernel's name. Accepted sockets inherit it.
+    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+        self.0.set_tcp_congestion(name.as_bytes())
+    }
+
+    /// Sends a FIN after all data; reading goes on.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        self.0.shutdown(std::net::Shutdown::Write)
+    }
+}
+
+/// The kernel's interface is signed; a greater value is above every limit of buffers anyway.
+fn signed(bytes: u32) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
+}
+
+/// Settings of the kernel's probes; what is absent is as the host's `tcp_keepalive_*` sysctls say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Probing {
+    /// `TCP_KEEPIDLE`: whole seconds from 1 to 32,767.
+    pub idle: Option<Duration>,
+    /// `TCP_KEEPINTVL`: whole seconds from 1 to 32,767.
+    pub interval: Option<Duration>,
+    /// `TCP_KEEPCNT`: 1 to 127.
+    pub probes: Option<u32>,
+}
+
+impl Tcp {
+    /// Has the kernel probe the peer while the connection is idle.
+    ///
+    /// The first probe comes the idle time after this call, or after what arrives last if that is
+    /// later. That is because the times are set before the option is: `TCP_KEEPIDLE` of a
+    /// connection that has the option counts from what arrived last, and one that has been idle for
+    /// longer is probed at once. Source: `tcp_set_keepalive()` and `tcp_sock_set_keepidle_locked()`
+    /// of Linux 6.18.
+    pub fn probe(&self, probing: &Probing) -> io::Result<()> {
+        let seconds = |time: Duration| time.as_secs().clamp(1, 32_767) as i32;
+        let options = [
+            (libc::TCP_KEEPIDLE, probing.idle.map(seconds)),
+            (libc::TCP_KEEPINTVL, probing.interval.map(seconds)),
+            (libc::TCP_KEEPCNT, probing.probes.map(|count| count.clamp(1, 127) as i32)),
+        ];
+        for (option, value) in options {
+            if let Some(value) = value {
+                self.set_int(libc::IPPROTO_TCP, option, value)?;
+            }
+        }
+        SockRef::from(self).set_keepalive(true)
+    }
+
+    /// Has the kernel probe no more.
+    pub fn probe_no_more(&self) -> io::Result<()> {
+        SockRef::from(self).set_keepalive(false)
+    }
+
+    /// Has the kernel give the connection up once sent data is unacknowledged for so long
+    /// (`TCP_USER_TIMEOUT`, ms).
+    pub fn set_user_timeout(&self, limit: Duration) -> io::Result<()> {
+        SockRef::from(self).set_tcp_user_timeout(Some(limit))
+    }
+}
+
+/// The kernel's name of an error: `ETIMEDOUT`.
+pub fn error_name(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(
+        || error.kind().to_string(),
+        |number| format!("{:?}", nix::errno::Errno::from_raw(number)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ClientOptions, *};
+
+    #[test]
+    fn a_buffer_asked_for_is_doubled_and_a_tiny_one_raised_to_the_least() {
+        let tcp = Tcp::client("127.0.0.1:1".parse().unwrap(), &ClientOptions::default()).unwrap();
+        tcp.set_send_buffer(16_384).unwrap();
+        tcp.set_receive_buffer(16_384).unwrap();
+        assert_eq!((tcp.send_buffer().unwrap(), tcp.receive_buffer().unwrap()), (32_768, 32_768));
+        tcp.set_send_buffer(1).unwrap();
+        tcp.set_receive_buffer(1).unwrap();
+        assert!(tcp.send_buffer().unwrap() > 2_000, "SOCK_MIN_SNDBUF is above 2 KiB");
+        assert!(tcp.receive_buffer().unwrap() > 2_000, "SOCK_MIN_RCVBUF is above 2 KiB");
+    }
+
+    #[test]
+    fn an_error_has_the_name_the_manual_pages_use() {
+        assert_eq!(error_name(&io::Error::from_raw_os_error(libc::ETIMEDOUT)), "ETIMEDOUT");
+        assert_eq!(error_name(&io::ErrorKind::UnexpectedEof.into()), "unexpected end of file");
+    }
 }

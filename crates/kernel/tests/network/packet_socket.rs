@@ -1,24 +1,17 @@
 //! The `AF_PACKET` relay between two veth pairs, and the tap.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    os::fd::AsFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use tcptoll_kernel::{
-    ethtool::offloads_off,
-    netlink::Netlink,
-    packet_socket::{PacketSocket, Tap, TappedPacket},
-    tun::Tun,
-};
+use tcptoll_kernel::netlink::Netlink;
+use tcptoll_kernel::packet_socket::{PacketSocket, Tap, TappedPacket};
+use tcptoll_kernel::tun::{Tun, offloads_off};
 
 use crate::hosts::{Host, MAC, ip, transfer};
 

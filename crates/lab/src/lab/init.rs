@@ -24,18 +24,16 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use tcptoll_core::link::{ETHERNET_OVERHEAD, LinkSpec};
-use tcptoll_kernel::ethtool::offloads_off;
 use tcptoll_kernel::namespace::{self, Refusal, enter_network, new_network};
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::packet_socket::PacketSocket;
 use tcptoll_kernel::process::{self, Fork};
 use tcptoll_kernel::socket::errno::{EINVAL, EROFS};
-use tcptoll_kernel::tun::Tun;
+use tcptoll_kernel::tun::{Tun, offloads_off};
 use tcptoll_kernel::{SysError, cpu};
 
-use super::plan::{Addresses, DEVICE, DEVICE_QUEUE, MTU, Plan, SILENT_ADDRESSES, silent_address};
 use super::pump::{self, Port};
-use super::tap;
+use super::{Addresses, DEVICE, DEVICE_QUEUE, MTU, Plan, SILENT_ADDRESSES, silent_address, tap};
 use crate::channel::Channel;
 use crate::host;
 use crate::messages::{Ready, Reply};
@@ -50,11 +48,8 @@ const TBF_OVERHEAD: u16 = ETHERNET_OVERHEAD as u16 - 14;
 
 /// Control channels of the three children.
 pub struct Channels {
-    /// To the client host.
     pub client: Channel,
-    /// To the server host.
     pub server: Channel,
-    /// To the link.
     pub link: Channel,
 }
 

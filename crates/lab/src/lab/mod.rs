@@ -11,8 +11,6 @@ pub mod certification;
 pub mod conversation;
 mod handle;
 pub mod init;
-pub mod pcap;
-pub mod plan;
 pub mod pump;
 pub mod remote;
 pub mod tap;
@@ -21,6 +19,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -29,7 +28,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+pub use handle::{Answered, Begun, Handle};
+use remote::{Agent, Hello, Part, Reach, RemoteSpec, SshAddress};
+use serde::{Deserialize, Serialize};
 use tcptoll_core::link::LinkSpec;
+pub use tcptoll_core::link::MTU;
+pub use tcptoll_core::link::lab_network::{
+    Addresses, DEVICE, SILENT_ADDRESSES, client_address, is_silent, silent_address,
+};
 use tcptoll_kernel::process::{inherited_socket, spawn_with};
 
 use crate::channel::{Channel, ChannelError};
@@ -39,9 +45,6 @@ use crate::load::idle;
 use crate::messages::PROTOCOL;
 use crate::servers::fronts::workers;
 use crate::servers::{memory, null};
-pub use handle::{Answered, Begun, Handle};
-use plan::{Addresses, Plan};
-use remote::{Agent, Hello, Part, Reach, RemoteSpec, SshAddress};
 
 /// The hidden sub-command that makes a lab of the re-executed binary.
 pub const LAB_COMMAND: &str = "__lab";
@@ -61,18 +64,10 @@ pub enum LabError {
     Refused(String),
     /// A process of the lab ended on its own.
     #[error("the {host} ended unexpectedly")]
-    Lost {
-        /// Which.
-        host: &'static str,
-    },
+    Lost { host: &'static str },
     /// A message was not understood.
     #[error("the {host}: {error}")]
-    Channel {
-        /// Which.
-        host: &'static str,
-        /// What went wrong.
-        error: ChannelError,
-    },
+    Channel { host: &'static str, error: ChannelError },
     /// The host's program speaks another protocol.
     #[error(
         "the {host} speaks protocol {theirs} (tcptoll {version}), this program protocol {PROTOCOL} \
@@ -80,7 +75,6 @@ pub enum LabError {
         env!("CARGO_PKG_VERSION")
     )]
     Protocol {
-        /// Which.
         host: &'static str,
         /// The host's protocol.
         theirs: u32,
@@ -119,7 +113,6 @@ impl Interrupt {
 /// The hosts of a trial and the link between them.
 #[derive(Debug)]
 pub struct Hosts {
-    /// The client host.
     pub client: Handle,
     /// The server host; absent when the server is not ours.
     pub server: Option<Handle>,
@@ -139,7 +132,6 @@ pub struct Hosts {
 
 /// Where the hosts of a trial come from.
 pub trait HostSource {
-    /// Makes a lab.
     fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Hosts, LabError>;
 
     /// Makes one host on the machine's own network, for a server that is not ours.
@@ -318,12 +310,10 @@ impl Hosts {
         self.agents[1].is_some()
     }
 
-    /// The server host.
     pub fn server(&mut self) -> Result<&mut Handle, LabError> {
         self.server.as_mut().ok_or(LabError::Lost { host: "server host" })
     }
 
-    /// The link.
     pub fn link(&mut self) -> Result<&mut Handle, LabError> {
         self.link.as_mut().ok_or(LabError::Lost { host: "link" })
     }
@@ -437,4 +427,29 @@ pub fn reexecuted(arguments: impl Iterator<Item = OsString>) -> Option<i32> {
         }
         _ => None,
     }
+}
+
+/// Packets a device may hold, above the number of sockets that act at once: at 500, 20,000 sockets
+/// probing once a second lost a third of their probes (Linux 6.18).
+pub const DEVICE_QUEUE: u32 = 100_000;
+
+/// Everything the lab process needs to know; handed over as JSON on its command line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The link, in the form `--link` takes.
+    pub link: String,
+    pub ipv6: bool,
+    /// Seed of loss and jitter.
+    pub seed: u64,
+    /// Relay over AF_PACKET even where `/dev/net/tun` can be opened.
+    pub force_packet: bool,
+    /// CPU of the client host.
+    pub client_cpu: Option<u32>,
+    /// CPU of the server host.
+    pub server_cpu: Option<u32>,
+    /// Further addresses of the client host.
+    pub client_addresses: Vec<IpAddr>,
+    /// Whether the server is to reach the addresses of [`silent_address`] over the link.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub silent_addresses: bool,
 }

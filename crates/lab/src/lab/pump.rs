@@ -28,15 +28,14 @@ use tcptoll_core::stats::Histogram;
 use tcptoll_core::tcp::handshake::{End, HandshakeTrace};
 use tcptoll_core::tcp::packet::{Packet, flow};
 use tcptoll_core::tcp::wire::{AckTracker, Direction, SpanTracker, WireTracker, payload_start};
+use tcptoll_kernel::clock::Timer;
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Event, Interest, Poller};
 use tcptoll_kernel::packet_socket::PacketSocket;
-use tcptoll_kernel::timer::Timer;
 use tcptoll_kernel::tun::{self, Tun, VnetHeader};
 
-use super::pcap::Pcap;
-use crate::channel::Channel;
-use crate::channel::orders::{Orders, Refusal};
+use super::tap::Pcap;
+use crate::channel::{Channel, Orders, Refusal};
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
 use crate::messages::{Began, Calibrate, Count, Counted, FaultPorts, Peek, Rows, TakeSpan, Watch};

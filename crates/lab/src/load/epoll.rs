@@ -13,12 +13,10 @@ use std::time::Duration;
 use tcptoll_kernel::epoll::{Event as Edge, Interest, Poller};
 use tcptoll_kernel::socket::{Address, Begun, Tcp};
 
+use super::LoadError;
 use super::control::CHANNEL;
-use super::driver::{Driver, Event, Setup, What};
-use super::stamps::Stamps;
+use super::driver::{Driver, Event, Setup, Sources, Stamps, What};
 use crate::clock::monotonic_ns;
-use crate::load::LoadError;
-use crate::load::sources::Sources;
 
 /// Events taken together.
 const EVENTS: usize = 1024;

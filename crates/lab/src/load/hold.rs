@@ -18,7 +18,7 @@ use tcptoll_kernel::socket::{Address, Begun, Tcp, reset_when_closed};
 use tcptoll_kernel::{SysError, slab};
 
 use super::control::{CHANNEL, Progress, stop_requested};
-use super::sources::Sources;
+use super::driver::Sources;
 use super::{LoadError, class_of, sockets_max, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;

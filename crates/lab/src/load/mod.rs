@@ -13,14 +13,9 @@
 //! | module | answers |
 //! | --- | --- |
 //! | `pace` | when may the next operation begin, is it measured, when does the window end? Closed and open loop, ramp, warm-up, pauses, bursts |
-//! | `driver` | how do bytes come and go? Over `epoll` or `uring`, with the kernel's receive `stamps` |
-//! | `threads` | how does a load run on several threads, stop, and report? |
-//! | `waiting` | which slot has waited too long? |
-//! | `occupancy` | were the slots of a closed loop in use? |
-//! | `service` | can an operation that waits still be answered in time? |
-//! | `sources` | which source address and socket options has each connection? |
-//! | `slots` | where is each connection kept, by number? |
-//! | `control` | what do a load and its parent say to each other? |
+//! | `driver` | how do bytes come and go? Over `epoll` or `uring`, with the kernel's receive stamps. Which source address and socket options has each connection? |
+//! | `control` | what do a load and its parent say to each other? How does a load run on several threads, stop, and report? |
+//! | `slots` | where is each connection kept, by number? Which has waited too long, were those of a closed loop all in use, can an operation that waits still be answered in time? |
 //!
 //! This file has what a single function answers: room for sockets, classes of errors, the memory of
 //! a socket. A loop looks at the control channel between two events, so that
@@ -38,20 +33,13 @@ pub mod half_open;
 pub mod hold;
 pub mod http;
 pub mod idle;
-mod live;
-mod occupancy;
 mod pace;
 pub mod page;
 pub mod probes;
-mod service;
 pub mod short;
 mod slots;
-mod sources;
-mod stamps;
-mod threads;
 pub mod transfer;
 mod uring;
-mod waiting;
 
 use std::io;
 use std::time::Duration;
@@ -60,7 +48,7 @@ use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::errno;
 use tcptoll_kernel::{SysError, cpu, slab};
 
-pub use self::threads::THREADS_MAX;
+pub use self::control::THREADS_MAX;
 use crate::channel::ChannelError;
 use crate::clock::monotonic_ns;
 

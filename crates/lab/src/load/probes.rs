@@ -3,7 +3,7 @@
 
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::icmp::Echo;
+use tcptoll_kernel::raw_ip::Echo;
 use tcptoll_kernel::socket::{Address, Udp};
 
 use super::control::{CHANNEL, stop_requested};

@@ -1,13 +1,15 @@
-//! Orders that every host carries out: its settings, what there is to see of it, and commands.
+//! Orders that every host carries out: its settings, what there is to see of it, commands,
+//! and programs that measure by themselves and report in lines of JSON (a JVM).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tcptoll_core::record::{Listener, ListenerQueue};
 use tcptoll_core::tcp::counters::{Counters, CpuTimes, Standstill};
 
-use super::order;
+use super::{Service, order};
 
 /// Set sysctls of this host and read them back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -176,6 +178,38 @@ fn pieces(text: &str, most: usize) -> Vec<&str> {
         rest = tail;
     }
     pieces
+}
+
+/// Start a program that prints a line of JSON when it is ready, and another with its result when it ends.
+///
+/// It ends by itself, or is killed when it is stopped, when its time is up, or with the host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Perform {
+    /// The program. Its standard output is read, at most 32 KiB; an error quotes the end of its
+    /// standard error.
+    pub launch: Launch,
+    /// Debian's package of the program, for the error where it is not installed.
+    pub package: String,
+    /// Files to write into the folder in which it runs, before it starts: name and content.
+    pub files: Vec<(String, String)>,
+    /// It is killed if it is not ready within this, ns.
+    pub ready_limit_ns: u64,
+    /// It is killed if it has not ended within this after it was ready, ns.
+    pub end_limit_ns: u64,
+}
+
+order!(Perform => Performed, "perform");
+
+impl Service for Perform {
+    /// Its first line.
+    type Started = Value;
+}
+
+/// What came of a [`Perform`]. A program that fails, or prints no result, is a refusal instead.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Performed {
+    /// Its last line; absent: it was stopped before its end.
+    pub result: Option<Value>,
 }
 
 #[cfg(test)]

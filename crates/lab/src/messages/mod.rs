@@ -1,41 +1,30 @@
 //! The orders of the parent, the answers of a host, and how both look on the wire.
 //!
 //! An order is a type that names its answer ([`Order`]). A host has a handler for each order it
-//! carries out ([`crate::channel::orders`]); the parent gives orders through
+//! carries out ([`crate::channel::Orders`]); the parent gives orders through
 //! [`Handle`](crate::lab::Handle). Both sides exchange [`Request`]s and [`Reply`]s, one order at a
 //! time. A new order is one type with one `order!` line, and its handler in the table of the host.
 
 mod connect;
-mod exchange;
-mod half_open;
 mod host;
 mod http;
 mod idle;
 mod link;
 mod page;
-mod path;
 mod pool;
-mod probes;
-mod program;
 mod short;
-mod socket_memory;
 mod transfer;
-mod visits;
 
 use std::borrow::Cow;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use tcptoll_core::stats::Histogram;
-use tcptoll_core::tcp::handshake::{ClientRow, ServerRow, WireRow};
-
-pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Listening, Opened, Split};
-pub use exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
-pub use half_open::{EndHalfOpen, HalfOpenReport, KeepHalfOpen};
+pub use connect::{
+    ConnectLoad, ConnectReport, EndHalfOpen, Greet, GreetReport, HalfOpenReport, KeepHalfOpen,
+    Listening, Opened, Split,
+};
 pub use host::{
-    Forget, Launch, LookAway, Observe, ReadCpu, ReadQueue, ReadSocketMemory, ReadSysctls, Run,
-    SetSysctls, Settle, Snapshot, SocketMemory, Upload, WatchListener, WatchQueues,
+    Forget, Launch, LookAway, Observe, Perform, Performed, ReadCpu, ReadQueue, ReadSocketMemory,
+    ReadSysctls, Run, SetSysctls, Settle, Snapshot, SocketMemory, Upload, WatchListener,
+    WatchQueues,
 };
 pub use http::{
     ClosedSockets, CountClosed, GROUP_LATENCY, GROUP_SLICES, GROUPS_MAX, GroupReport, GroupSlice,
@@ -46,28 +35,33 @@ pub use idle::{
     Check, End, Faulted, Freeze, GroupAnswer, IdleReport, IdleSpec, Lazy, Leave, Look, Made, Make,
     Rest, ToGroup,
 };
-pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, TakeSpan, Watch};
-pub use page::{LoadPage, NextPage, PagePart, PageReport, PageStart, PageUser, Visit};
-pub use path::{AskClock, AskRoute, EXCHANGES_MAX, Now, Reflect, Reflected, ShiftClock, Token};
+pub use link::{
+    Arrivals, AskClock, AskRoute, Calibrate, Count, Counted, EXCHANGES_MAX, FaultPorts, Now,
+    PING_MAX, Peek, Ping, Reflect, Reflected, ShiftClock, Sink, TakeSpan, Token, Train, Watch,
+};
+pub use page::{
+    ConnectionSeen, LoadPage, LoadVisits, NextPage, PagePart, PageReport, PageSeen, PageStart,
+    PageUser, Visit, VisitPart, VisitsReport,
+};
 pub use pool::{
     BackendKind, BackendServing, BackendSpec, Connection, FrontKind, FrontServing, FrontSpec,
     SAMPLES_MAX, Stall, Stalled, TakeWorkers, WatchMemory, WatchWorkers, WorkerSample, WorkersSeen,
 };
-pub use probes::{Arrivals, PING_MAX, Ping, Sink, Train};
-pub use program::{Perform, Performed};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 pub use short::{
     CloseFirst, CurvePoint, Echo, EchoReport, HoldPorts, Moment, POINTS_MAX, PortsHeld,
     ShortHistograms, ShortLoad, ShortReport, WORKERS_MAX,
 };
-pub use socket_memory::{
-    Filled, Held, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldListening, HoldLook,
-    MemoryPicture, ReadMemory,
-};
+use tcptoll_core::stats::Histogram;
+use tcptoll_core::tcp::handshake::{ClientRow, ServerRow, WireRow};
 pub use transfer::{
-    Carried, Coalesce, Flow, Receiving, Sending, SocketSettings, SocketsGot, TcpAtEdges, Transfer,
+    Answers, AnswersReport, Carried, Coalesce, Exchange, ExchangeReport, Filled, Flow, Held,
+    HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldListening, HoldLook, MemoryPicture,
+    ReadMemory, Receiving, Sending, SocketSettings, SocketsGot, TcpAtEdges, Transfer,
     TransferReport, TransferServer,
 };
-pub use visits::{ConnectionSeen, LoadVisits, PageSeen, VisitPart, VisitsReport};
 
 /// Version of what is said over the channel. It rises with every change of an order, an answer or
 /// the form of a message that the other side would misread.

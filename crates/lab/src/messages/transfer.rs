@@ -1,11 +1,19 @@
 //! Bulk data over one or more connections: one host listens, the other connects, either may send.
+//!
+//! Exchanges over one connection: a request, in one write or several, then the answer.
+//!
+//! Connections that are held open, idle and then filled, and the memory that the kernel has for them.
+//!
+//! A host carries out one order at a time, so each step is an order of its own, and the connections
+//! stay in the host between two of them. The parent connects in batches that fit the accept queue:
+//! [`HoldConnect`] to one host, [`HoldAccept`] to the other, and again.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use tcptoll_core::record::Sender;
-use tcptoll_core::stats::Series;
+use tcptoll_core::stats::{Histogram, Series};
 
 use super::{Service, order};
 
@@ -205,4 +213,235 @@ pub struct TcpAtEdges {
     pub bytes_sent: u64,
     /// Of it, retransmitted.
     pub bytes_retransmitted: u64,
+}
+
+/// The end that answers: reads a whole request, works, writes the whole answer; ends when it is stopped.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Answers {
+    /// Where to listen; port 0 lets the kernel choose.
+    pub at: SocketAddr,
+    /// Socket options.
+    pub sockets: SocketSettings,
+    /// Size of a request, all writes together, bytes; above 0.
+    pub request_bytes: u32,
+    /// Size of an answer, bytes; above 0.
+    pub response_bytes: u32,
+    /// CPU time it works for each request, ns.
+    pub work_ns: u64,
+}
+
+order!(Answers => AnswersReport, "answer-requests");
+
+impl Service for Answers {
+    /// Where it listens.
+    type Started = SocketAddr;
+}
+
+/// What came of [`Answers`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AnswersReport {
+    /// Whole requests that were answered.
+    pub answered: u64,
+    /// System calls.
+    pub calls: u64,
+    /// Options of its socket.
+    pub sockets: SocketsGot,
+    /// CPU time of its thread from the first request to the last, µs: user, system.
+    pub cpu_us: (u64, u64),
+    /// That time, ns.
+    pub elapsed_ns: u64,
+}
+
+/// Exchanges, one after another over one connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Exchange {
+    /// To whom.
+    pub target: SocketAddr,
+    /// Socket options.
+    pub sockets: SocketSettings,
+    /// Sizes of the writes that make up a request, bytes; each above 0.
+    pub writes: Vec<u32>,
+    /// Size of an answer, bytes; above 0.
+    pub response_bytes: u32,
+    /// CPU time it works for each exchange, before the request, ns.
+    pub work_ns: u64,
+    /// Exchanges before the window, ns.
+    pub warmup_ns: u64,
+    /// And at least this many: the first are acknowledged without delay.
+    pub warmup_exchanges: u64,
+    /// Length of the window, ns.
+    pub duration_ns: u64,
+    /// Time limit of the handshake and of one exchange, ns.
+    pub timeout_ns: u64,
+}
+
+order!(Exchange => ExchangeReport, "exchange");
+
+/// What came of an [`Exchange`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExchangeReport {
+    /// Exchanges begun in the window.
+    pub attempts: u64,
+    /// Exchanges completed.
+    pub ok: u64,
+    /// Exchanges that failed, by class.
+    pub errors: BTreeMap<String, u64>,
+    /// The first error of each class, in the kernel's words.
+    pub first_errors: BTreeMap<String, String>,
+    /// From before the first write to the last byte of the answer.
+    pub latency: Histogram,
+    /// The same of the warm-up.
+    pub warmup_latency: Histogram,
+    /// System calls in the window.
+    pub calls: u64,
+    /// Options of its socket.
+    pub sockets: SocketsGot,
+    /// CPU time of its thread in the window, µs: user, system.
+    pub cpu_us: (u64, u64),
+    /// Length of the window, ns.
+    pub window_ns: u64,
+    /// From the handshake to the end, ns.
+    pub elapsed_ns: u64,
+    /// `TCP_INFO` of the connection at its end.
+    pub tcp_info: Vec<u8>,
+    /// Whether it was stopped before its end.
+    pub partial: bool,
+}
+
+/// Listen for connections that will be held.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HoldListen {
+    /// Where to listen; port 0 lets the kernel choose.
+    pub at: SocketAddr,
+    /// Socket options of the listener, which its connections inherit.
+    pub sockets: SocketSettings,
+    /// All connections that will be held.
+    pub all: u64,
+}
+
+order!(HoldListen => HoldListening, "hold-listen");
+
+/// A listener of [`HoldListen`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldListening {
+    /// Where it listens.
+    pub at: SocketAddr,
+    /// Limit of its accept queue.
+    pub queue: u32,
+}
+
+/// Open connections and hold them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HoldConnect {
+    /// To whom.
+    pub target: SocketAddr,
+    /// How many, all concurrently.
+    pub connections: u32,
+    /// Those before this batch, so that source addresses are taken in turn.
+    pub before: u64,
+    /// All connections that will be held.
+    pub all: u64,
+    /// Source addresses, taken in turn.
+    pub bind: Vec<IpAddr>,
+    /// Socket options.
+    pub sockets: SocketSettings,
+    /// Time limit of the handshakes, ns.
+    pub timeout_ns: u64,
+}
+
+order!(HoldConnect => Held, "hold-connect");
+
+/// Accept connections and hold them.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct HoldAccept {
+    /// How many.
+    pub connections: u32,
+    /// It waits for them at most this long, ns.
+    pub timeout_ns: u64,
+}
+
+order!(HoldAccept => Held, "hold-accept");
+
+/// Connections of one order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// That are held now.
+    pub held: u64,
+    /// That failed, by class.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// Report the options of a connection that is held; without any, those of nothing.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct HoldLook;
+
+order!(HoldLook => SocketsGot, "hold-look");
+
+/// Write into each connection until none takes more. Nobody reads.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct HoldFill {
+    /// The port that they are connected to.
+    pub port: u16,
+    /// They are full when next to nothing has been taken and acknowledged for this long, ns.
+    pub quiet_ns: u64,
+    /// Next to nothing is at most this much, bytes: less than the link carries in that time.
+    pub moved_bytes: u64,
+    /// It gives up after this, ns.
+    pub limit_ns: u64,
+}
+
+order!(HoldFill => Filled, "hold-fill");
+
+/// What came of a [`HoldFill`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filled {
+    /// Payload that the connections took, all together.
+    pub bytes: u64,
+    /// Whether they are full: next to nothing had moved for the time asked.
+    pub full: bool,
+    /// Connections that failed meanwhile, by class.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// Reset every connection that is held, and stop listening. The answer is their number.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct HoldEnd;
+
+order!(HoldEnd => u64, "hold-end");
+
+/// Report the memory that the kernel has for the connections of this host, and for the whole machine.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ReadMemory {
+    /// The port at which the server listens: both ends may be in one namespace.
+    pub port: u16,
+    /// The sockets are of IPv6.
+    pub ipv6: bool,
+    /// Of those that have connected to it, and so have a local port of their own each; otherwise of
+    /// those that were accepted there.
+    pub connected: bool,
+}
+
+order!(ReadMemory => MemoryPicture, "read-memory");
+
+/// Memory at one moment, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryPicture {
+    /// Established sockets.
+    pub sockets: u64,
+    /// Data that was received and not read, with its overhead, all sockets together.
+    pub received: u64,
+    /// Data that was written and not acknowledged, with its overhead.
+    pub queued: u64,
+    /// Memory charged to the sockets and not in use, options and filters included.
+    pub reserved: u64,
+    /// Sum of the receive buffers' limits.
+    pub receive_limit: u64,
+    /// Sum of the send buffers' limits.
+    pub send_limit: u64,
+    /// Structures of one socket; absent where this user may not read it.
+    pub structures: Option<f64>,
+    /// TCP memory of the whole machine (`sockstat`).
+    pub machine_tcp: u64,
+    /// Slabs of the whole machine (`/proc/meminfo`).
+    pub machine_slab: u64,
 }

@@ -2,17 +2,15 @@
 //! and is waited for until it answers.
 //!
 //! One file per server says what its configuration is and why. `program` finds, starts and waits
-//! for them, `crate::run_folder` is where their files are, `certificate` what they speak TLS with, and
+//! for them, `crate::files::RunFolder` is where their files are, `site` what they serve and speak TLS with, and
 //! `null` the one of our own. `pool` has blocking workers in front of a backend (`fronts`, `backends`).
-//! `status` reads how many workers are busy (`scoreboard` of a web server, `fastcgi` of PHP-FPM), and
+//! `status` reads how many workers are busy (`scoreboard` of a web server, `php` of PHP-FPM), and
 //! `watch` does so while a load runs. `memory` limits what a server may take.
 //! `perform` runs a program that measures by itself, on either host. What
 //! a server's settings mean for its user is in `docs/guide/servers.md`.
 
 mod apache;
 mod backends;
-mod certificate;
-mod fastcgi;
 pub mod fronts;
 pub mod memory;
 mod nginx;
@@ -31,18 +29,18 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use tcptoll_core::page::site::Site;
-use tcptoll_kernel::{cpu, process};
-
-use crate::messages::{BackendKind, FrontKind, ServerKind, ServerSpec, Serving, WatchWorkers};
-use crate::run_folder::{self, RunFolder};
-use certificate::Certificate;
 pub(crate) use perform::perform;
 pub(crate) use pool::Pool;
 pub(crate) use program::command;
 use scoreboard::StatusPage;
+use site::Certificate;
 use status::Source;
+use tcptoll_core::page::site::Site;
+use tcptoll_kernel::{cpu, process};
 pub(crate) use watch::WorkersWatch;
+
+use crate::files::RunFolder;
+use crate::messages::{BackendKind, FrontKind, ServerKind, ServerSpec, Serving, WatchWorkers};
 
 /// The uid that a real server sees itself run as; not 0, because servers that start as root want
 /// to change owners, which a namespace of one id cannot.

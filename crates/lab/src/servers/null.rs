@@ -12,15 +12,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::socket::Tcp;
-use tcptoll_kernel::{cpu, process};
+use tcptoll_kernel::{SysError, cpu, process};
 
 use super::{Prepared, files_each, site, workers};
 use crate::clock::monotonic_ns;
+use crate::files::RunFolder;
 use crate::messages::ServerSpec;
-use crate::run_folder::RunFolder;
 
 /// The hidden sub-command that makes one worker of the re-executed binary.
 pub const RESPOND_COMMAND: &str = "__respond";
@@ -466,10 +465,11 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::spec;
+    use tcptoll_core::page::site::{Content, File, Site};
+
     use super::*;
     use crate::messages::ServerKind;
-    use tcptoll_core::page::site::{Content, File, Site};
+    use crate::servers::tests::spec;
 
     fn request(text: &str) -> Request<'_> {
         parse(text.as_bytes()).unwrap().unwrap()

@@ -18,9 +18,8 @@ use tcptoll_kernel::epoll::{Interest, Poller, readable};
 use tcptoll_kernel::{SysError, process};
 
 use super::program::{command, find};
-use super::run_folder::RunFolder;
-use crate::channel::Channel;
-use crate::channel::orders::Refusal;
+use crate::channel::{Channel, Refusal};
+use crate::files::RunFolder;
 use crate::messages::{Launch, Perform, Performed, Request};
 
 /// Most bytes that are taken of standard output: both lines, as an answer, fit a message.

@@ -9,11 +9,10 @@ use serde::de::IgnoredAny;
 use tcptoll_kernel::epoll::readable;
 use tcptoll_kernel::{SysError, cpu, process};
 
-use super::fronts::Front;
+use super::fronts::{self, Front};
 use super::watch::WorkersWatch;
-use super::{Running, backends, fronts};
-use crate::channel::Channel;
-use crate::channel::orders::Refusal;
+use super::{Running, backends};
+use crate::channel::{Channel, Refusal};
 use crate::clock::monotonic_ns;
 use crate::messages::{
     BackendServing, BackendSpec, Began, FrontServing, FrontSpec, Order, Request, Stall, Stalled,

@@ -7,9 +7,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::certificate::Certificate;
-use super::run_folder::RunFolder;
+use super::site::Certificate;
 use super::{Prepared, files_each, program, workers};
+use crate::files::RunFolder;
 use crate::messages::ServerSpec;
 
 /// Threads of one process at least: what Puma has by itself under MRI.

@@ -16,7 +16,7 @@ use tcptoll_core::tcp::counters::parse_net;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::unix_diag::UnixDiag;
 
-use super::fastcgi;
+use super::php;
 use super::scoreboard::{Reading, Scoreboard, StatusPage};
 
 /// A reading is answered within this, or it is missed.
@@ -152,7 +152,7 @@ impl StatusReader {
                 reading(&report, Some(number(report.waiting)?))
             }
             Self::Fpm(status, requests, diag) => {
-                let text = fastcgi::get(status, "/status", "json", (REPORT_MAX, LIMIT))?;
+                let text = php::get(status, "/status", "json", (REPORT_MAX, LIMIT))?;
                 let listener = diag.as_mut().and_then(|diag| diag.listener(requests).ok());
                 reading(&report(&text)?, listener.flatten().map(|listener| listener.waiting))
             }
@@ -210,9 +210,9 @@ mod tests {
 
     /// As PHP-FPM 8.2 writes it.
     const PAGE: &str = r#"{"pool":"front","process manager":"static","start time":1795397651,
-        "start since":1,"accepted conn":4,"listen queue":0,"max listen queue":0,"listen queue len":0,
-        "idle processes":0,"active processes":4,"total processes":4,"max active processes":4,
-        "max children reached":0,"slow requests":0}"#;
+    "start since":1,"accepted conn":4,"listen queue":0,"max listen queue":0,"listen queue len":0,
+    "idle processes":0,"active processes":4,"total processes":4,"max active processes":4,
+    "max children reached":0,"slow requests":0}"#;
 
     #[test]
     fn a_page_of_php_fpm_is_read() {

@@ -12,8 +12,7 @@ use tcptoll_core::record::{HostSummary, LinkKind};
 use tcptoll_core::tcp::drops::{SynSysctls, syn_ack_ladder, syn_ladder};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::certification::{Certificate, Tolerance, certify};
-use tcptoll_lab::lab::plan::{Addresses, Plan, client_address};
-use tcptoll_lab::lab::{Handle, Hosts, Interrupt, LabError};
+use tcptoll_lab::lab::{Addresses, Handle, Hosts, Interrupt, LabError, Plan, client_address};
 use tcptoll_lab::messages::{
     Calibrate, Count, Counted, Launch, Observe, ReadSysctls, Rows, SetSysctls, Settle, Snapshot,
     TakeWorkers, WorkersSeen,

@@ -13,8 +13,7 @@ use tcptoll_core::link::{LinkSpec, line_bytes};
 use tcptoll_core::record::Summary;
 use tcptoll_core::stats::{exact_interval, nearest_rank};
 use tcptoll_lab::lab::certification::{Tolerance, certify, echoes, train};
-use tcptoll_lab::lab::plan::Plan;
-use tcptoll_lab::lab::{HostSource as _, Hosts, Interrupt, Machine};
+use tcptoll_lab::lab::{HostSource as _, Hosts, Interrupt, Machine, Plan};
 
 /// Wide, because here the error itself is the figure.
 const ANY: Tolerance = Tolerance { delay_us: Some(1e6), rate: 10.0 };

@@ -8,8 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_core::link::LinkSpec;
 use tcptoll_core::units::human_us;
 use tcptoll_lab::lab::certification::{Tolerance, certify};
-use tcptoll_lab::lab::plan::Plan;
-use tcptoll_lab::lab::{Handle, HostSource as _, Interrupt, LabError, Machine};
+use tcptoll_lab::lab::{Handle, HostSource as _, Interrupt, LabError, Machine, Plan};
 use tcptoll_lab::messages::{Count, Launch, Run, SetSysctls, Watch};
 use tcptoll_lab::observe::parse_sysctl;
 

@@ -9,10 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tcptoll_kernel::keepalive::Probing;
 use tcptoll_kernel::namespace::{enter_network, new_network};
 use tcptoll_kernel::netlink::Netlink;
-use tcptoll_kernel::socket::{ClientOptions, Tcp};
+use tcptoll_kernel::socket::{ClientOptions, Probing, Tcp};
 use tcptoll_live::doctor::look::examine;
 use tcptoll_live::doctor::{Machine, Neighbour, diagnose, rules};
 use tcptoll_live::watch::reader::Options;

@@ -11,8 +11,7 @@ use std::process::{Child, Command};
 
 use tcptoll_kernel::process::spawn_with;
 use tcptoll_lab::channel::Channel;
-use tcptoll_lab::lab::plan::Plan;
-use tcptoll_lab::lab::{Handle, LAB_COMMAND};
+use tcptoll_lab::lab::{Handle, LAB_COMMAND, Plan};
 use tcptoll_lab::messages::{
     Launch, Observe, Run, ServerKind, ServerSpec, Serving, SetSysctls, Snapshot,
 };

@@ -8,7 +8,7 @@ use std::process::Command;
 use tcptoll_core::record::{Arm, ListenerQueue, Queues, Summary};
 use tcptoll_kernel::process::spawn_with;
 use tcptoll_lab::channel::Channel;
-use tcptoll_lab::lab::{HOST_COMMAND, Handle, LAB_COMMAND, plan::Plan};
+use tcptoll_lab::lab::{HOST_COMMAND, Handle, LAB_COMMAND, Plan};
 use tcptoll_lab::messages::KeepHalfOpen;
 
 use crate::support::{

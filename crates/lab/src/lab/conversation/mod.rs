@@ -51,11 +51,10 @@ struct Line {
     event: Event,
 }
 
-/// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Event {
-    /// A lab was made from this [`Plan`](super::plan::Plan).
+    /// A lab was made from this [`Plan`](super::Plan).
     Lab(Value),
     /// One host was made on the machine's own network.
     Target {},
@@ -88,7 +87,6 @@ fn name_of(message: &Value) -> &str {
 pub struct Script(Vec<Line>);
 
 impl Script {
-    /// Reads it.
     pub fn parse(text: &str) -> serde_json::Result<Self> {
         text.lines().map(serde_json::from_str).collect::<Result<_, _>>().map(Self)
     }

@@ -13,8 +13,7 @@ use tcptoll_core::link::LinkSpec;
 use super::{Event, Host, Line, Script, framed, unframed};
 use crate::channel::{Carrier, Channel};
 use crate::clock::{Time, monotonic_ns};
-use crate::lab::plan::Plan;
-use crate::lab::{HostSource, Hosts, LabError, Machine, Running};
+use crate::lab::{HostSource, Hosts, LabError, Machine, Plan, Running};
 
 /// Of each list of sockets in a snapshot this many are kept.
 const SOCKETS_MAX: usize = 1;

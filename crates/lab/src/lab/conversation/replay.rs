@@ -12,8 +12,7 @@ use tcptoll_core::link::LinkSpec;
 use super::{Event, Host, Line, Script, framed, unframed};
 use crate::channel::{Carrier, Channel};
 use crate::clock::Time;
-use crate::lab::plan::Plan;
-use crate::lab::{HostSource, Hosts, LabError};
+use crate::lab::{HostSource, Hosts, LabError, Plan};
 
 /// Fields of a [`Plan`] that follow from the machine: they are not compared. Everything else is, in
 /// the plan and in every order; their times follow from the recorded ones.

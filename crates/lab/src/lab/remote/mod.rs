@@ -5,11 +5,10 @@
 //! program's binary there, [`agent`] is what runs there, `relay` carries what is said.
 //!
 //! Instants of all processes are on the client's clock here, too: the server's host shifts its own by the
-//! offset that UDP datagrams show (`core::link::clocks`), so no experiment knows of two clocks. A step
+//! offset that UDP datagrams show (`core::link::clock_offset`), so no experiment knows of two clocks. A step
 //! between two hosts is shown from three times the error of the offset on. A host that is lost ends the load
 //! on the other (`Handle::wait`).
 
-mod address;
 pub mod agent;
 mod boot;
 mod relay;
@@ -24,23 +23,21 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-pub use address::SshAddress;
+use boot::Binary;
+pub use boot::SshAddress;
+use relay::{Control, Event, Lost, Relay};
 pub use relay::{Hello, Part};
+use serde::{Deserialize, Serialize};
+use tcptoll_core::experiment::option::{DefaultValue, Opt};
+use tcptoll_core::experiment::options::{self, SSH_COMMAND};
+use tcptoll_core::link::clocks::{Exchange, best_offset};
+use tcptoll_core::units::parse_time;
+use tcptoll_kernel::process::spawn_with;
 
 use super::{Handle, LabError, within};
 use crate::channel::Channel;
 use crate::clock::{Time, monotonic_ns};
 use crate::messages::Now;
-use boot::Binary;
-use relay::{Control, Event, Lost, Relay};
-use tcptoll_core::experiment::option::{DefaultValue, Opt};
-use tcptoll_core::experiment::options;
-use tcptoll_core::experiment::options::SSH_COMMAND;
-use tcptoll_core::link::clocks::{Exchange, best_offset};
-use tcptoll_core::units::parse_time;
-use tcptoll_kernel::process::spawn_with;
 
 /// A host has ended this long after it was told to, or is given up.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);

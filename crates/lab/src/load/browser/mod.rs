@@ -2,7 +2,7 @@
 //!
 //! It is the witness of our own load: the same page on the same link, in the same host. `program`
 //! says how it is started and which of its switches are set for which reason, `pipe` speaks with it,
-//! `warm` has the pages that it loads before, `key` says which certificates it accepts. Its events
+//! `warm` has the pages that it loads before, and says which certificates it accepts. Its events
 //! become a [`Waterfall`] in [`tcptoll_core::page::devtools`].
 //!
 //! A visit: a fresh profile, four pages of the warm-up, wait until nothing works any more, navigate,
@@ -23,7 +23,6 @@
 //! 15 ms. Rows are read from Resource Timing after the load. Warm-up pages come from a loopback server
 //! before, or start-up work would be in the span.
 
-mod key;
 mod pipe;
 mod program;
 mod warm;
@@ -87,7 +86,6 @@ struct Wanted {
     http2: bool,
     /// Ask for compressed content.
     compress: bool,
-    /// Accept all certificates.
     insecure: bool,
     /// PEM file of certificates that are accepted: those of the servers themselves, not of an authority.
     certificates: Option<String>,
@@ -159,7 +157,7 @@ fn loaded(wanted: &Wanted, channel: &mut Channel) -> Result<Loaded, LoadError> {
         Address::parse(url)?;
     }
     let mut trusted = match &wanted.certificates {
-        Some(file) => key::of_file(file).map_err(LoadError::Refused)?,
+        Some(file) => warm::of_file(file).map_err(LoadError::Refused)?,
         None => Vec::new(),
     };
     let warm = Warm::start(page.tls)?;

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tcptoll_kernel::{cpu, process};
 
-use super::super::LoadError;
 use super::pipe::Pipe;
 use super::warm::Warm;
 use crate::channel::Channel;
-use crate::run_folder::RunFolder;
+use crate::files::RunFolder;
+use crate::load::LoadError;
 
 /// Where Chromium itself is. Debian's `/usr/bin/chromium` is a shell script around it that adds the
 /// switches of `/etc/chromium.d`, which are the machine's, not the experiment's.
@@ -94,11 +94,9 @@ pub(super) struct Settings<'a> {
     pub(super) names: &'a [(String, IpAddr)],
     /// Whether all other hosts are reachable.
     pub(super) other_origins: bool,
-    /// Whether HTTP/2 is offered.
     pub(super) http2: bool,
     /// Certificates that are accepted whatever is wrong with them: SHA-256 of their keys, base64.
     pub(super) trusted: &'a [String],
-    /// Accept all certificates.
     pub(super) insecure: bool,
 }
 

@@ -39,11 +39,9 @@ use tcptoll_kernel::socket::{Address, Begun, Tcp, errno};
 
 use self::evidence::Evidence;
 use super::control::{CHANNEL, Progress, stop_requested};
-use super::occupancy::Occupancy;
+use super::driver::Sources;
 use super::pace::{Pace, Pause, Plan, burst};
-use super::slots::Slots;
-use super::sources::Sources;
-use super::waiting::Waiting;
+use super::slots::{Occupancy, Slots, Waiting};
 use super::{LoadError, class_of, pair, sockets_max, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;

@@ -1,28 +1,30 @@
 //! HTTP requests over connections that are used again in a given way.
 //!
-//! Read `client` (the loop), `slot` (one connection), `tally` (what is counted). When a request
+//! Read `client` (the loop), [`Slot`] (one connection), `tally` (what is counted). When a request
 //! begins, how bytes come and go, and how threads are looked after is that of all loads
 //! ([`load`](crate::load)). This file says what of it an HTTP load takes, and looks at the process
 //! while connections are open.
 
 mod client;
 mod groups;
-mod requests;
-mod slot;
 mod tally;
 pub(super) mod tls;
 
+use ::ring::digest::Context;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use tcptoll_core::http::response::ResponseReader;
+use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::stats::Histogram;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::{cpu, ring};
 
 use self::client::Client;
-use self::requests::Request;
-use self::tls::Tls;
+use self::tls::{Session, Tls};
+use super::control::{self, THREADS_MAX, Team};
 use super::driver::{Driver, Setup};
 use super::epoll::Epoll;
 use super::pace::{Pace, Plan};
-use super::threads::{self, THREADS_MAX, Team};
 use super::uring::{Uring, most_slots};
 use super::{LoadError, socket_memory};
 use crate::channel::Channel;
@@ -58,7 +60,7 @@ pub fn run(load: &HttpLoad, requests: &str, channel: &mut Channel) -> Result<Don
         .map_err(|error| LoadError::Refused(format!("the requests: {error}")))?;
     let groups = std::mem::take(&mut requests.groups);
     groups::check(&groups, requests.lines.len()).map_err(LoadError::Refused)?;
-    let requests = requests::write(&requests, load.reuse).map_err(LoadError::Refused)?;
+    let requests = write(&requests, load.reuse).map_err(LoadError::Refused)?;
     let tls = load.tls.as_ref().map(Tls::new).transpose().map_err(LoadError::Refused)?;
     // The soft limit is raised to the hard one: a socket is a file.
     let _ = cpu::file_limit();
@@ -81,9 +83,9 @@ pub fn run(load: &HttpLoad, requests: &str, channel: &mut Channel) -> Result<Don
     let mut seen = Look::default();
     let look = || seen = Look::now();
     let tallies = if ringed {
-        threads::run(&shared.team, channel, |thread| part(load, &shared, thread, Uring::new), look)
+        control::run(&shared.team, channel, |thread| part(load, &shared, thread, Uring::new), look)
     } else {
-        threads::run(&shared.team, channel, |thread| part(load, &shared, thread, Epoll::new), look)
+        control::run(&shared.team, channel, |thread| part(load, &shared, thread, Epoll::new), look)
     }?;
     let mut tallies = tallies.into_iter();
     let mut tally = tallies.next().ok_or_else(|| LoadError::Refused("no thread ran".into()))?;
@@ -192,4 +194,164 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     Some(
         digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect(),
     )
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+struct Request {
+    /// Head and content.
+    bytes: Box<[u8]>,
+    /// It is a HEAD request: the response has no content.
+    to_head: bool,
+}
+
+/// Writes the requests for a way of using connections.
+///
+/// Errors: there is none, or the content is no base64; a sentence.
+fn write(requests: &HttpRequests, reuse: Reuse) -> Result<Vec<Request>, String> {
+    if requests.lines.is_empty() {
+        return Err("there is no request to send".to_owned());
+    }
+    let body = BASE64.decode(&requests.body).map_err(|error| format!("the content: {error}"))?;
+    let (version, connection) = reuse.request();
+    let mut common = String::new();
+    if !requests.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        common += &format!("Host: {}\r\n", requests.authority);
+    }
+    for (name, value) in &requests.fields {
+        common += &format!("{name}: {value}\r\n");
+    }
+    if let Some(connection) = connection {
+        common += &format!("Connection: {connection}\r\n");
+    }
+    let one = |(method, target): &(String, String)| {
+        let mut bytes = format!("{method} {target} {version}\r\n{common}").into_bytes();
+        let bare = matches!(method.as_str(), "GET" | "HEAD");
+        if !bare {
+            bytes.extend(format!("Content-Length: {}\r\n", body.len()).into_bytes());
+        }
+        bytes.extend_from_slice(b"\r\n");
+        if !bare {
+            bytes.extend_from_slice(&body);
+        }
+        Request { bytes: bytes.into_boxed_slice(), to_head: method == "HEAD" }
+    };
+    Ok(requests.lines.iter().map(one).collect())
+}
+
+/// What a slot is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Nothing, and there is no connection.
+    #[default]
+    Empty,
+    /// TCP's handshake.
+    Connecting,
+    /// TLS's handshake.
+    Handshaking,
+    /// The request is leaving, or the response is awaited or coming.
+    Asking,
+    /// The response is whole; the server is to close.
+    Closing,
+    /// Nothing, with a connection that may be used again.
+    Resting,
+}
+
+/// A connection's place.
+#[derive(Default)]
+struct Slot {
+    state: State,
+    /// Whether the request under way is of the measured part.
+    measured: bool,
+    /// Whether a request is under way, from its beginning until it has succeeded or failed.
+    busy: bool,
+    /// There was no room for all bytes; the driver will tell when there is.
+    leaving: bool,
+    /// The request did not leave in one piece.
+    in_parts: bool,
+    reader: ResponseReader,
+    /// Requests of this connection that have ended.
+    served: u32,
+    /// Which request it is.
+    request: u32,
+    /// Bytes of the request that have left.
+    written: u32,
+    /// When the request was due, and when it was begun, before any connection was opened.
+    due_ns: u64,
+    begun_ns: u64,
+    /// When the connection was begun, and when TCP's handshake was done.
+    called_ns: u64,
+    opened_ns: u64,
+    /// When the request was sent.
+    sent_ns: u64,
+    /// When the first byte of the response came; 0: not yet.
+    first_ns: u64,
+    /// When the last response ended.
+    ended_ns: u64,
+    /// Bytes of content so far.
+    body_bytes: u64,
+    tls: Option<Box<Session>>,
+    digest: Option<Box<Context>>,
+}
+
+impl Slot {
+    /// Whether a close of the server that comes now may have crossed the request: of a connection
+    /// that has carried others, and within the time that a packet takes there and back. A server
+    /// that closes later has had the request.
+    fn raced(&self, now_ns: u64) -> bool {
+        let round_trip_ns = self.opened_ns.saturating_sub(self.called_ns);
+        let limit_ns = round_trip_ns.saturating_mul(2).saturating_add(RACE_NS);
+        self.served > 0 && now_ns <= self.sent_ns.saturating_add(limit_ns)
+    }
+}
+
+/// A server may be this late with its close, ns: on a busy machine it may not run meanwhile.
+const RACE_NS: u64 = 20_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(reuse: Reuse, method: &str, fields: &[(&str, &str)]) -> String {
+        let requests = HttpRequests {
+            lines: vec![(method.to_owned(), "/a?b".to_owned())],
+            fields: fields.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+            authority: "h:81".to_owned(),
+            body: BASE64.encode("xyz"),
+            groups: Vec::new(),
+        };
+        String::from_utf8(write(&requests, reuse).unwrap()[0].bytes.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn the_way_of_use_decides_version_and_connection_field() {
+        assert_eq!(text(Reuse::KeepAlive, "GET", &[]), "GET /a?b HTTP/1.1\r\nHost: h:81\r\n\r\n");
+        assert_eq!(text(Reuse::ClientClose, "GET", &[]), text(Reuse::KeepAlive, "GET", &[]));
+        let closing = text(Reuse::ServerClose, "HEAD", &[("Accept", "*/*")]);
+        assert_eq!(
+            closing,
+            "HEAD /a?b HTTP/1.1\r\nHost: h:81\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        );
+        assert!(text(Reuse::Http10, "GET", &[]).starts_with("GET /a?b HTTP/1.0\r\n"));
+        assert!(text(Reuse::Http10KeepAlive, "GET", &[]).contains("Connection: keep-alive\r\n"));
+    }
+
+    #[test]
+    fn content_comes_with_its_length_and_a_host_may_be_given() {
+        let post = text(Reuse::KeepAlive, "POST", &[("host", "other")]);
+        assert_eq!(post, "POST /a?b HTTP/1.1\r\nhost: other\r\nContent-Length: 3\r\n\r\nxyz");
+    }
+
+    #[test]
+    fn a_close_long_after_the_request_was_sent_is_no_race() {
+        let slot =
+            Slot { served: 1, called_ns: 0, opened_ns: 1_000, sent_ns: 5_000, ..Slot::default() };
+        assert!(slot.raced(5_000 + 2_000 + RACE_NS) && !slot.raced(5_000 + 2_001 + RACE_NS));
+        assert!(!Slot { served: 0, ..slot }.raced(5_000));
+    }
+
+    #[test]
+    fn an_idle_connection_takes_less_than_a_quarter_of_a_kilobyte() {
+        assert!(size_of::<Slot>() <= 256, "{}", size_of::<Slot>());
+    }
 }

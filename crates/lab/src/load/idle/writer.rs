@@ -10,8 +10,7 @@ use tcptoll_kernel::epoll::select;
 use tcptoll_kernel::socket::Tcp;
 
 use super::CONNECT_LIMIT_NS;
-use crate::channel::Channel;
-use crate::channel::orders::Orders;
+use crate::channel::{Channel, Orders};
 use crate::clock::monotonic_ns;
 use crate::load::driver::{Driver, Setup, What};
 use crate::load::epoll::Epoll;

@@ -10,10 +10,8 @@ use tcptoll_core::page::rules;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use super::decode::{Decoder, OFFERED, undecoded};
-use super::http1::AGENT;
-use super::stream::Stream;
-use super::{Event, Shared, Wanted};
+use super::http1::{AGENT, Decoder, OFFERED, undecoded};
+use super::{Event, Shared, Stream, Wanted};
 
 /// Receive windows of a stream and of the connection, bytes: Chromium's
 /// (`net/http/http_network_session.cc`).

@@ -2,35 +2,36 @@
 //!
 //! [`tcptoll_core::page::loader`] decides what is asked for when; this carries it out with sockets, on one
 //! thread, with tokio. A page load has some dozens of requests and waits for round trips, so it need
-//! not be as fast as [`super::http`]. `connection` opens connections, `http1` and `http2` speak on them,
-//! `decode` undoes compression.
+//! not be as fast as [`super::http`]. `http1` and `http2` speak on connections.
 
-mod connection;
-mod decode;
 mod http1;
 mod http2;
-mod stream;
 pub mod visits;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tcptoll_core::page::loader::{Action, Config, Head, Loader, Start};
-use tcptoll_core::page::resource::{ConnectionId, Graph, Protocol, RequestId};
+use tcptoll_core::page::resource::{ConnectionId, Graph, Origin, Protocol, RequestId};
 use tcptoll_core::page::waterfall::Waterfall;
 use tcptoll_kernel::cpu;
 use tcptoll_kernel::epoll::readable;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet};
+use tokio_rustls::TlsConnector;
 use url::Url;
 
-use super::LoadError;
 use super::control::stop_requested;
 use super::http::tls::client_config;
+use super::{LoadError, class_of};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::messages::{LoadPage, PageReport, PageStart, Visit};
@@ -344,7 +345,7 @@ impl Load {
                 Action::Connect { connection, origin } => {
                     let (orders, receiver) = unbounded_channel();
                     let shared = Rc::clone(&self.shared);
-                    let work = connection::run(connection, origin, shared, receiver);
+                    let work = run_connection(connection, origin, shared, receiver);
                     let task = tokio::task::spawn_local(work).abort_handle();
                     self.connections.insert(connection, Open { orders, task });
                 }
@@ -396,6 +397,68 @@ impl Load {
         (waterfall, self.report)
     }
 }
+
+/// Opens a connection and speaks on it until it ends.
+async fn run_connection(
+    connection: ConnectionId,
+    origin: Origin,
+    shared: Rc<Shared>,
+    orders: UnboundedReceiver<Wanted>,
+) {
+    match open(connection, &origin, &shared).await {
+        Ok((stream, true)) => http2::run(connection, stream, &origin, &shared, orders).await,
+        Ok((stream, false)) => http1::run(connection, stream, &shared, orders).await,
+        Err((class, words)) => shared.happened(Event::Refused(connection, class, words)),
+    }
+}
+
+/// Gives the connection, and whether HTTP/2 is spoken on it.
+async fn open(
+    connection: ConnectionId,
+    origin: &Origin,
+    shared: &Shared,
+) -> Result<(Box<dyn Stream>, bool), (&'static str, String)> {
+    let at = address(origin, shared).await?;
+    shared.happened(Event::Resolved(connection));
+    let stream = TcpStream::connect(at)
+        .await
+        .map_err(|error| (class_of(&error), format!("{origin}: {error}")))?;
+    shared.happened(Event::Connected(connection));
+    // A request of two segments would wait for the first one's acknowledgment.
+    let _ = stream.set_nodelay(true);
+    if !origin.tls {
+        return Ok((Box::new(stream), false));
+    }
+    let name = ServerName::try_from(origin.host.clone())
+        .map_err(|_| ("tls", format!("{origin}: its host is not valid as a TLS server name")))?;
+    let stream = TlsConnector::from(Arc::clone(&shared.tls))
+        .connect(name, stream)
+        .await
+        .map_err(|error| ("tls", format!("{origin}: {error}")))?;
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    shared.happened(Event::Secured(connection, http2));
+    Ok((Box::new(stream), http2))
+}
+
+async fn address(origin: &Origin, shared: &Shared) -> Result<SocketAddr, (&'static str, String)> {
+    if let Ok(address) = origin.host.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, origin.port));
+    }
+    let known = shared.order.names.iter().find(|(name, _)| *name == origin.host);
+    if let Some((_, address)) = known {
+        return Ok(SocketAddr::new(*address, origin.port));
+    }
+    let failed = |why: String| ("dns", format!("{}: {why}", origin.host));
+    let mut found = lookup_host((origin.host.as_str(), origin.port))
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    found.next().ok_or_else(|| failed("it has no address".to_owned()))
+}
+
+/// Bytes to the server and back.
+trait Stream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ impl Serving {
         let mut parent = Channel::new(ours);
         let echo = Echo { at: "127.0.0.1:0".parse().unwrap(), backlog: 64, closes };
         let server =
-            std::thread::spawn(move || echo::run(&echo, &mut Channel::new(theirs)).unwrap());
+            std::thread::spawn(move || run_echo(&echo, &mut Channel::new(theirs)).unwrap());
         let started: serde_json::Value = parent.receive(Some(Duration::from_secs(10))).unwrap();
         let at = started["started"].as_str().unwrap().parse().unwrap();
         Self { at, parent, server }

@@ -11,7 +11,7 @@ use super::sending::{Composer, Outgoing, work};
 use super::{ACCEPT_NS, DRAIN, HANDSHAKE, LOOK_BYTES, LOOK_CALLS, Load, got, prepare};
 use crate::clock::monotonic_ns;
 use crate::load::class_of;
-use crate::load::sources::Sources;
+use crate::load::driver::Sources;
 
 /// Why a connection is an error: its class, and the kernel's words.
 pub(super) type Failure = (&'static str, io::Error);

@@ -7,7 +7,7 @@ use tcptoll_kernel::cpu::{CpuTime, thread_time};
 use tcptoll_kernel::socket::reset_when_closed;
 
 use super::connection::{Connection, Failure, State};
-use super::window::{Count, Edge};
+use super::sending::{Count, Edge};
 use super::{DRAIN, HANDSHAKE, Load, SILENCE_NS, STOP_NS, Side};
 use crate::clock::monotonic_ns;
 use crate::load::pair;

@@ -4,12 +4,11 @@
 //! An end that connects begins when all handshakes are decided: so the end that listens has accepted
 //! every connection before the first one can end, and ends itself when the last one has.
 //!
-//! - `window`: the measured window, by the clock of each end, from its own first byte.
-//! - `sending`: how messages become system calls.
-//! - `goodput`: bytes received over time.
-//! - `sampling`: `TCP_INFO` of the first connection that sends, over time.
+//! - `sending`: how messages become system calls, and the measured window, by the clock of each end, from
+//!   its own first byte.
+//! - `sampling`: `TCP_INFO` of the first connection that sends, and bytes received, over time.
 //! - `connection`: one connection, from the handshake to its last acknowledgement.
-//! - `ends`: how connections end, and the report.
+//! - `finish`: how connections end, and the report.
 //!
 //! A sender goes on for a while after its window, so that the receiver's window, which begins later,
 //! is full. It then completes its message, shuts down writing, and waits until the receiver has read
@@ -19,10 +18,8 @@
 
 mod connection;
 mod finish;
-mod goodput;
 mod sampling;
 mod sending;
-mod window;
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,14 +31,11 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::socket::Tcp;
 
 use self::connection::Connection;
-use self::goodput::Goodput;
-use self::sampling::Sampler;
-use self::sending::Composer;
-use self::window::{Count, Edge, Window};
+use self::sampling::{Goodput, Sampler};
+use self::sending::{Composer, Count, Edge, Window};
 use super::LoadError;
 use super::control::{CHANNEL, Progress, stop_requested};
-use super::slots::Slots;
-use super::waiting::Waiting;
+use super::slots::{Slots, Waiting};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::messages::{Flow, SocketSettings, SocketsGot, Transfer, TransferReport, TransferServer};

@@ -12,7 +12,6 @@
 //! connect is seen.
 
 mod departures;
-mod place;
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,13 +20,10 @@ use std::time::Duration;
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::ring::{Completion, Operation, Ring, Route, Settings, Until, max_direct};
 
-use self::departures::{Departures, cost};
-use self::place::{EMPTY, NONE, RingSocket, State};
-use super::driver::{Driver, Event, Left, Setup, What};
-use super::stamps::Stamps;
+use self::departures::{Departures, EMPTY, NONE, RingSocket, State, cost};
+use super::LoadError;
+use super::driver::{Driver, Event, Left, Setup, Sources, Stamps, What};
 use crate::clock::monotonic_ns;
-use crate::load::LoadError;
-use crate::load::sources::Sources;
 
 /// Operations queued before they go to the kernel in the middle of a turn.
 const ENTRIES: u32 = 1024;

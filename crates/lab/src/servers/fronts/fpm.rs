@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 use tcptoll_core::http::server::PAUSE_MAX_NS;
 use tcptoll_kernel::cpu;
 
-use super::super::backends::KEY;
-use super::super::run_folder::RunFolder;
-use super::super::{nginx, php};
 use super::BACKEND_PATH;
+use crate::files::RunFolder;
 use crate::messages::{BackendKind, Connection, FrontSpec};
+use crate::servers::backends::KEY;
+use crate::servers::{nginx, php};
 
 /// The script that every worker runs.
 const SCRIPT: &str = include_str!("front.php");
@@ -198,8 +198,8 @@ fn settings(spec: &FrontSpec) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::spec;
     use super::*;
+    use crate::servers::fronts::tests::spec;
 
     const MS: u64 = 1_000_000;
 

@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 use tcptoll_kernel::socket::Tcp;
 use tcptoll_kernel::{cpu, process};
 
-use super::cache::Cache;
 use super::calls::{Caller, Failure};
-use super::{BACKEND_PATH, LOCAL_PATH};
+use super::{BACKEND_PATH, Cache, LOCAL_PATH};
 use crate::clock::monotonic_ns;
 use crate::messages::{BackendKind, FrontSpec};
-use crate::servers::{self, status::Status};
+use crate::servers;
+use crate::servers::status::Status;
 
 /// The hidden sub-command that makes a front service of the re-executed binary.
 pub const FRONT_COMMAND: &str = "__front";
@@ -211,8 +211,8 @@ fn use_cpu(time: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::spec;
     use super::*;
+    use crate::servers::fronts::tests::spec;
 
     #[test]
     fn a_backend_that_it_cannot_speak_to_is_refused_with_the_service_that_can() {

@@ -11,7 +11,7 @@ use tcptoll_core::experiment::options::{
 };
 use tcptoll_core::study::{Settings, Study};
 use tcptoll_core::units::parse_count;
-use tcptoll_lab::lab::plan::is_silent;
+use tcptoll_lab::lab::is_silent;
 use tcptoll_lab::load::half_open::{AGAIN_MIN, FIRST_PASS, RATE_MAX};
 
 use super::{HALF_OPEN_MAX, SPEC};

@@ -8,7 +8,7 @@ use tcptoll_core::experiment::options::{IPV6, LINK, LOAD, PACKET_RELAY, PLACE, S
 use tcptoll_core::study::{Settings, Study};
 use tcptoll_core::tcp::ports::assigned;
 use tcptoll_core::units::{parse_count, parse_share, parse_time};
-use tcptoll_lab::lab::plan::{Addresses, client_address};
+use tcptoll_lab::lab::{Addresses, client_address};
 use tcptoll_lab::messages::{CloseFirst, WORKERS_MAX};
 
 use super::SPEC;

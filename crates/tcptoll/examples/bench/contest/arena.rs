@@ -10,8 +10,7 @@ use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::http::status::Expected;
 use tcptoll_core::stats::Histogram;
 use tcptoll_core::stats::arrivals::Spread;
-use tcptoll_lab::lab::Interrupt;
-use tcptoll_lab::lab::plan::client_address;
+use tcptoll_lab::lab::{Interrupt, client_address};
 use tcptoll_lab::messages::{
     HttpLoad, HttpReport, HttpRequests, Io, ServerKind, ServerSpec, Serving, UPLOAD_MAX, Upload,
 };

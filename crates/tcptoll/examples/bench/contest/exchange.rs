@@ -12,8 +12,7 @@ use super::Rounds;
 use tcptoll_core::link::LinkSpec;
 use tcptoll_kernel::cpu;
 use tcptoll_kernel::cpu::thread_time;
-use tcptoll_lab::lab::plan::Plan;
-use tcptoll_lab::lab::{Handle, HostSource as _, Hosts, Interrupt, Machine};
+use tcptoll_lab::lab::{Handle, HostSource as _, Hosts, Interrupt, Machine, Plan};
 use tcptoll_lab::messages::{Answers, Exchange, Launch, Observe, Run, SocketSettings};
 
 /// tcptoll's `messages --pattern request-response`.

@@ -5,12 +5,12 @@ use std::io;
 use tcptoll_core::http::response::{Fault, Progress};
 use tcptoll_core::http::reuse::Reuse;
 
-use super::super::slot::State;
 use super::{Client, queue};
 use crate::clock::monotonic_ns;
 use crate::load::class_of;
 use crate::load::driver::{Driver, Event, What};
-use crate::load::service::is_too_late;
+use crate::load::http::State;
+use crate::load::slots::is_too_late;
 
 /// A server that was asked to close does so within this, or has ignored it, ns.
 const CLOSE_NS: u64 = 500_000_000;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::sock_diag::{Closed, End, SockDiag};
 
+use super::read_sysctl;
 use crate::clock::monotonic_ns;
 use crate::messages::{ClosedSockets, CountClosed};
-use crate::observe::read_sysctl;
 
 /// How long Linux keeps a socket in TIME-WAIT, ns (`TCP_TIMEWAIT_LEN` in `net/tcp.h`).
 const TIME_WAIT_NS: u64 = 60_000_000_000;
@@ -22,7 +22,7 @@ const TIME_WAIT_NS: u64 = 60_000_000_000;
 const TICKS_NS: u64 = 20_000_000;
 
 /// Counts, as soon as no such connection is being closed any more, or at the limit.
-pub(super) fn count(wanted: &CountClosed) -> ClosedSockets {
+pub(crate) fn count(wanted: &CountClosed) -> ClosedSockets {
     let is_local = has_address(wanted.server);
     let fin_timeout_ns = fin_timeout_ns();
     let deadline = monotonic_ns() + wanted.limit_ns;

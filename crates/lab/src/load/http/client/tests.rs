@@ -12,15 +12,14 @@ use tcptoll_core::http::status::Expected;
 use tcptoll_core::stats::arrivals::Spread;
 use tcptoll_kernel::socket::errno;
 
-use super::super::requests::Request;
-use super::super::tally::Tally;
-use super::super::{Shared, plan};
 use super::Client;
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
+use crate::load::control::{Part as _, Team};
 use crate::load::driver::{Driver, Event, What};
+use crate::load::http::tally::Tally;
+use crate::load::http::{Request, Shared, plan};
 use crate::load::pace::{Pace, Plan};
-use crate::load::threads::{Part as _, Team};
 use crate::messages::{GROUP_LATENCY, GroupReport, GroupSlice, HttpLoad, HttpReport, Io};
 
 /// Slots of every script.

@@ -2,8 +2,6 @@
 //!
 //! `orders` is the table of all that it carries out.
 
-mod closed;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -11,21 +9,18 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use tcptoll_kernel::clock;
-use tcptoll_kernel::process;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::Stamping;
-use tcptoll_kernel::{SysError, cpu};
+use tcptoll_kernel::{SysError, clock, cpu, process};
 
-use crate::channel::orders::{Orders, Refusal};
-use crate::channel::{Channel, ChannelError};
+use crate::channel::{Channel, ChannelError, Orders, Refusal};
 use crate::clock::monotonic_ns;
 use crate::load::half_open::HalfOpenPeer;
 use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
-use crate::load::page::visits;
+use crate::load::page::{self, visits};
 use crate::load::{
-    browser, clocks, connect, exchange, greet, http, page, probes, short, socket_memory, transfer,
+    browser, clocks, connect, exchange, greet, http, probes, short, socket_memory, transfer,
 };
 use crate::messages::{
     Answers, AskClock, AskRoute, BackendSpec, Check, ConnectLoad, CountClosed, Echo, End,
@@ -37,7 +32,7 @@ use crate::messages::{
     SocketMemory, Stall, TakeWorkers, ToGroup, Train, Transfer, TransferServer, Upload, VisitPart,
     WatchListener, WatchQueues, WatchWorkers,
 };
-use crate::observe::{Observer, Pulse, cpu_times, read_sysctl, set_sysctls};
+use crate::observe::{Observer, Pulse, closed, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Pool, Running, WorkersWatch, command};
 
 /// A real server must listen within this.
@@ -184,7 +179,7 @@ fn orders(role: Role) -> Orders<Host> {
         })
         .on(|_, answers: Answers, channel| Ok(exchange::answer(&answers, channel)?))
         .on(|_, exchange: Exchange, channel| Ok(exchange::run(&exchange, channel)?))
-        .on(|_, echo: Echo, channel| Ok(short::echo::run(&echo, channel)?))
+        .on(|_, echo: Echo, channel| Ok(short::run_echo(&echo, channel)?))
         .on(|_, hold: HoldPorts, channel| Ok(short::hold::run(&hold, channel)?))
         .on(|_, load: ShortLoad, channel| {
             let (report, histograms) = short::run(&load, channel)?;

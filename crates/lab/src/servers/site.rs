@@ -3,14 +3,20 @@
 //! A file with a server time is a PHP script of its own in a folder beside the documents: it waits, and then
 //! sends the file. Nothing of a folder of the user's is ever run.
 
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tcptoll_core::page::site::{File, Site};
 
 use super::php;
-use super::run_folder::RunFolder;
+use crate::files::RunFolder;
 
 /// Where a server that serves a site answers the question whether it is there.
 pub(super) const READY_PATH: &str = "/tcptoll-ready";
@@ -242,5 +248,137 @@ fn prepare_fpm(folder: &RunFolder, scripts: usize) -> Result<Fpm, String> {
     Ok(Fpm { command: Some(command), socket: folder.file("php.sock"), version })
 }
 
+/// Names besides the address; `.test` is never a real domain (RFC 6761).
+const NAMES: [&str; 2] = ["localhost", "tcptoll.test"];
+
+/// A certificate made for one run, self-signed, and its key, as files of the run folder.
+pub(super) struct Certificate {
+    /// The certificate, PEM: also what a client is to trust.
+    pub(super) pem: String,
+    pub(super) chain_file: PathBuf,
+    pub(super) key_file: PathBuf,
+}
+
+impl Certificate {
+    /// Makes an ECDSA P-256 key, the cheapest that every client takes, and a certificate for this
+    /// address, `localhost`, `tcptoll.test` and these names.
+    pub(super) fn make(
+        address: IpAddr,
+        names: &[String],
+        folder: &RunFolder,
+    ) -> Result<Self, String> {
+        let (pem, key) = pair(address, names).map_err(|error| format!("certificate: {error}"))?;
+        Ok(Self {
+            chain_file: folder.write("certificate.pem", pem.as_bytes())?,
+            key_file: folder.write("key.pem", key.as_bytes())?,
+            pem,
+        })
+    }
+
+    /// A client that trusts this certificate alone.
+    pub(super) fn client(&self, server: IpAddr) -> Result<ClientConnection, String> {
+        let failed = |error: rustls::Error| error.to_string();
+        let mut roots = RootCertStore::empty();
+        let der = CertificateDer::from_pem_slice(self.pem.as_bytes()).map_err(|e| e.to_string())?;
+        roots.add(der).map_err(failed)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(failed)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        ClientConnection::new(Arc::new(config), ServerName::from(server)).map_err(failed)
+    }
+}
+
+fn pair(address: IpAddr, further: &[String]) -> Result<(String, String), rcgen::Error> {
+    let names = NAMES.iter().map(|&name| name.to_owned()).chain([address.to_string()]);
+    let names = names.chain(further.iter().cloned());
+    let mut params = CertificateParams::new(names.collect::<Vec<_>>())?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, NAMES[1]);
+    let key = KeyPair::generate()?;
+    Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use tcptoll_core::page::resource::Kind;
+    use tcptoll_core::page::site::{Content, MadePage};
+
+    use super::*;
+
+    fn page(page_time_ns: u64) -> Site {
+        let page = MadePage {
+            resources: 2,
+            kind: Kind::Stylesheet,
+            resource_bytes: 100,
+            page_bytes: 1_000,
+            page_time_ns,
+            resource_time_ns: 0,
+            shards: Vec::new(),
+            tls: false,
+            port: 80,
+        };
+        Site::of_page(&page).unwrap()
+    }
+
+    #[test]
+    fn files_are_written_below_the_run_folder_with_a_type_each() {
+        let folder = RunFolder::temporary().unwrap();
+        let laid = lay(&page(0), false, None, &folder).unwrap();
+        assert!(laid.root.starts_with(folder.path()));
+        assert_eq!(std::fs::read(laid.root.join("r/2.css")).unwrap().len(), 100);
+        let types = [("html", "text/html"), ("css", "text/css")];
+        assert_eq!(laid.types, types.map(|(name, kind)| (name.to_owned(), kind.to_owned())));
+        assert!(laid.scripts.is_empty() && laid.php.is_none());
+    }
+
+    #[test]
+    fn http2_without_tls_and_two_types_of_one_extension_are_refused() {
+        let folder = RunFolder::temporary().unwrap();
+        let site = Site { http2: true, ..page(0) };
+        assert!(lay(&site, false, None, &folder).err().unwrap().contains("needs TLS"));
+        let mut odd = page(0);
+        odd.files[2].content_type = "text/plain".to_owned();
+        assert!(lay(&odd, false, None, &folder).err().unwrap().contains("one type"));
+    }
+
+    #[test]
+    fn a_folder_that_is_none_or_has_an_odd_name_is_refused() {
+        let folder = RunFolder::temporary().unwrap();
+        let served = |path: &Path| {
+            let path = Some(path.to_str().unwrap().to_owned());
+            lay(&Site { folder: path, ..Site::default() }, false, None, &folder)
+        };
+        assert_eq!(served(folder.path()).unwrap().root, folder.path().canonicalize().unwrap());
+        assert!(served(Path::new("/nonexistent")).err().unwrap().contains("/nonexistent"));
+        assert!(served(Path::new("/")).err().unwrap().contains("whole file system"));
+        let odd = folder.file("a\"b");
+        std::fs::create_dir(&odd).unwrap();
+        assert!(served(&odd).err().unwrap().contains("characters"));
+        let file = folder.write("file", b"x").unwrap();
+        assert!(served(&file).err().unwrap().contains("not a folder"));
+    }
+
+    #[test]
+    fn a_script_waits_whole_microseconds_and_sends_the_files_own_length() {
+        let file = File {
+            path: "/index.html".to_owned(),
+            content: Content::Bytes(7),
+            content_type: "text/html".to_owned(),
+            server_time_ns: 1_500_001,
+        };
+        let text = script(&file, Path::new("/run/site/index.html"), 0);
+        assert!(text.contains("usleep(1501);") && text.contains("Content-Length: 7"), "{text}");
+    }
+
+    #[test]
+    fn each_certificate_is_another_one_in_pem() {
+        let address = "10.77.0.2".parse().unwrap();
+        let [(a, key), (b, _)] = [pair(address, &[]).unwrap(), pair(address, &[]).unwrap()];
+        assert_ne!(a, b);
+        assert!(a.starts_with("-----BEGIN CERTIFICATE-----"), "{a}");
+        assert!(key.starts_with("-----BEGIN PRIVATE KEY-----"));
+    }
+}
