@@ -181,7 +181,7 @@ impl AsFd for Channel {
     }
 }
 
-/// Most rows in one message, so that it stays below [`MESSAGE_MAX`](MESSAGE_MAX).
+/// Most rows in one message, so that it stays below [`MESSAGE_MAX`].
 const ROWS_MAX: usize = 150;
 
 /// Why an order is not carried out: a sentence for the user.

@@ -1,7 +1,7 @@
 //! How is a file of the user's read whole without trusting its length? A device has no length, and
 //! may have no end. How is it read once for all arms of a run? And which file may be written over?
 //!
-//! [`RunFolder`] is where the files of a server or a browser are while it runs.
+//! `RunFolder` is where the files of a server or a browser are while it runs.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! HTTP requests over connections that are used again in a given way.
 //!
-//! Read `client` (the loop), [`Slot`] (one connection), `tally` (what is counted). When a request
+//! Read `client` (the loop), `Slot` (one connection), `tally` (what is counted). When a request
 //! begins, how bytes come and go, and how threads are looked after is that of all loads
 //! ([`load`](crate::load)). This file says what of it an HTTP load takes, and looks at the process
 //! while connections are open.

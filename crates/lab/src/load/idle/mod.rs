@@ -1,11 +1,11 @@
 //! Connections that stay open, and what finds out that their peers are gone.
 //!
 //! A fleet is a group of processes ([`group`]), each of which keeps its share of the connections
-//! ([`Keeper`]) and checks them in one of several ways (`checks`), or writes over a single one
+//! (`Keeper`) and checks them in one of several ways (`checks`), or writes over a single one
 //! (`writer`). A process of its own because only a process can be stopped where it is, and because
 //! the limit of open files is one process's.
 //!
-//! A [`Keeper`] accepts or opens its connections (`opening`), reads what comes, answers Null messages
+//! A `Keeper` accepts or opens its connections (`opening`), reads what comes, answers Null messages
 //! that ask for it, and checks those that idle. It has a poll loop of its own, not a `Driver`, because its memory for each connection is measured.
 
 mod checks;

@@ -1,6 +1,6 @@
 //! Front services: a fixed number of blocking workers that call a backend.
 //!
-//! `workers` is our own process, with `calls` (to Redis) and a [`Cache`]; `fpm`
+//! `workers` is our own process, with `calls` (to Redis) and a `Cache`; `fpm`
 //! is PHP-FPM behind nginx, with `front.php`.
 
 mod calls;
