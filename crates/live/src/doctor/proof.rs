@@ -151,7 +151,7 @@ fn failed(arm: &Arm) -> u64 {
 
 fn fix(spec: Option<&Spec>, arms: &[ProofArm], comparison: &Comparison) -> ProvenFix {
     let metric =
-        spec.and_then(|spec| spec.metrics.iter().find(|one| one.name == &comparison.metric));
+        spec.and_then(|spec| spec.metrics.iter().find(|one| one.name == comparison.metric));
     let better = match metric.map(|metric| metric.better) {
         Some(Better::Lower) => comparison.verdict == Verdict::Lower,
         Some(Better::Higher) => comparison.verdict == Verdict::Higher,

@@ -73,8 +73,8 @@ pub const SPEC: Spec = Spec {
     examples: EXAMPLES,
     options: OPTIONS,
     target: None,
-    complete: complete,
-    compares: compares,
+    complete,
+    compares,
     metrics: &[
         &CALLS,
         &CLIENT_CPU_SHARE,

@@ -56,10 +56,7 @@ fn arm(option: &str, level: &str, goodput: f64, window: f64, rtt_us: f64) -> Arm
 }
 
 fn concluded(arms: Vec<Arm>) -> Summary {
-    let mut summary = tcptoll_core::record::Summary::default();
-    summary.arms = arms;
-    summary.comparisons.clear();
-    summary.causes.clear();
+    let mut summary = Summary { arms, ..Summary::default() };
     conclude(&mut summary);
     assert!(summary.answer.chars().count() <= ANSWER_MAX, "{}", summary.answer);
     summary
