@@ -49,11 +49,7 @@ const KNOWN: &[&str] = &[
 /// The folder whose folders are the families of experiments.
 const MEASURE: &str = "crates/measure/src/";
 /// What lists all experiments.
-const TABLES: &[&str] = &[
-    "crates/measure/src/experiments.rs",
-    "crates/measure/src/reports.rs",
-    "crates/measure/src/specs.rs",
-];
+const TABLES: &[&str] = &["crates/measure/src/experiments.rs"];
 const KEEPALIVE: &str = "an option: does the server keep connections?";
 /// Texts that equal an experiment's name and mean something else: a file, or a folder with `/` at its end; the
 /// text; what it means there.
@@ -607,7 +603,10 @@ mod tests {
             ("crates/tcptoll/src/a.rs", "/// time-wait\nconst A: &str = \"time-wait of\";"),
             ("crates/tcptoll/src/a.rs", "use measure::open::shared; use crate::time_wait;"),
             ("crates/tcptoll/src/a.rs", "#[cfg(test)] mod tests { const A: &str = \"page\"; }"),
-            ("crates/measure/src/specs.rs", "use crate::pages::page; const A: &str = \"page\";"),
+            (
+                "crates/measure/src/experiments.rs",
+                "use crate::pages::page; const A: &str = \"page\";",
+            ),
             ("crates/kernel/src/a.rs", "const A: &str = \"connect\";"),
         ] {
             assert_eq!(named(path, text), Vec::<String>::new(), "{path}: {text}");

@@ -2,7 +2,7 @@
 //!
 //! [`PacketSocket`] moves whole Ethernet frames for an emulated link where TUN is not to be had.
 //! [`Tap`] only looks: the first bytes of every IP packet with the kernel's time stamp, from a
-//! ring shared with the kernel. What the headers mean is decoded in the model crate; `pcapng` is
+//! ring shared with the kernel. What the headers mean is decoded in the core crate; `pcapng` is
 //! written in the engine.
 
 use std::io;

@@ -1,7 +1,7 @@
 //! How does one send whole IP packets, with addresses of one's own choice?
 //!
 //! [`RawIp`] sends packets whose headers the caller wrote, out of one interface and no other. It
-//! receives nothing. What a packet says is written in the model crate (`packet::syn`); who may be
+//! receives nothing. What a packet says is written in the core crate (`tcp::packet`); who may be
 //! sent one is decided in the engine.
 //!
 //! [`Echo`] is ICMP echo over a raw socket, which the root of a namespace of its own may open.

@@ -4,7 +4,7 @@
 //! whether its checksum is still to be computed and whether it is a super-packet; a packet read
 //! from one [`Tun`] is written unchanged into another, and both are this kernel, so nothing is ever
 //! computed twice. Delay, rate and loss are not here, they are in the engine's link; its model is
-//! in the model crate.
+//! in the core crate.
 //!
 //! To keep a device from handing over super-packets there are the three `ethtool` settings that matter to a
 //! lab link, by ioctl ([`offloads_off`]).

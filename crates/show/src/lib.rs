@@ -5,9 +5,9 @@
 //! bytes. Every string of a summary may come from a peer and is cleaned before it is shown
 //! (`clean`). Read `columns` for what is said of an arm, `text` and `html` for how.
 //!
-//! Common code names no experiment: tables are those of `the caller`, and what is
-//! particular is in `experiments/<name>`, behind the optional functions of `run::Own`. A new experiment
-//! needs neither: it is shown by its metrics and distributions.
+//! It names no experiment: `run::Reports`, which the caller hands in, has their descriptions and, behind the optional
+//! functions of `run::Own`, what each shows of its own. An experiment needs neither tables nor `Own`: it is shown by its
+//! metrics and distributions.
 
 pub mod clean;
 mod columns;

@@ -2,7 +2,7 @@
 //!
 //! The `sock_diag(7)` interface, as `ss` uses it: no text of `/proc/net/tcp` is parsed, and the
 //! kernel filters by state and port. `TCP_INFO` is handed on as raw bytes; what they mean is
-//! decoded in the model crate. One [`SockDiag`] is meant to be kept and asked again and again.
+//! decoded in the core crate. One [`SockDiag`] is meant to be kept and asked again and again.
 //!
 //! It also says which sockets have closed their connection, or are closing it, and what the memory of
 //! established connections is.

@@ -1,4 +1,4 @@
-//! The sub-commands of experiments. Each is built from its description in the model, so that an
+//! The sub-commands of experiments. Each is built from its description, so that an
 //! option is written there and nowhere else; and the words that say how often every arm is run, and when to stop.
 #![allow(clippy::doc_markdown)] // the doc comments are the help text, which has no back quotes
 

@@ -1,6 +1,6 @@
 //! The loop of one thread: begins requests, follows each to its end, counts what became of it.
 //!
-//! [`Pace`] says when a request may begin, the [`Driver`] carries bytes, the model's reader says
+//! [`Pace`] says when a request may begin, the [`Driver`] carries bytes, core's reader says
 //! what a response is. Of every request exactly one thing becomes: [`Client::succeed`] or
 //! [`Client::uncounted`].
 //!
