@@ -166,7 +166,7 @@ fn values(command: &str, above: &str, argument: &Arg) -> Vec<&'static str> {
     let of_experiment = experiments::find(command).and_then(|spec| spec.option(id));
     match (above, command) {
         _ if id == "link" => PROFILES.iter().map(|profile| profile.name).collect(),
-        ("study", "completions" | "show" | "check") | (_, "study") if argument.is_positional() => {
+        ("study", "run" | "show" | "check") | (_, "study") if argument.is_positional() => {
             studies::BUILT_IN.iter().map(|(name, _)| *name).collect()
         }
         (_, "explain") if argument.is_positional() => explain::all().collect(),

@@ -287,7 +287,7 @@ fn text(address: &SshAddress, hello: &Hello, ready: Duration, ssh: Option<&str>)
         (
             "its end",
             if hello.own_processes {
-                "all that a run_on_host begins there ends with it, however it ends: it has a PID namespace of its own"
+                "all that a run begins there ends with it, however it ends: it has a PID namespace of its own"
             } else {
                 "the kernel refuses a PID namespace: what a server puts into the background may outlive a kill \
                  of the agent"
