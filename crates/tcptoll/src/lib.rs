@@ -1,7 +1,7 @@
 //! What TCP connections cost, where the cost comes from, and which setting to change.
 //!
-//! The command line is in [`cli`], one file per sub-command in `commands/`; how a run ends is an
-//! [`exit::Status`]. Everything measured comes from `tcptoll-measure` and `tcptoll-live`, every picture from
+//! The command line is in `cli`, one file per sub-command in `commands/`; how a run ends is an
+//! `exit::Status`. Everything measured comes from `tcptoll-measure` and `tcptoll-live`, every picture from
 //! `tcptoll-show`.
 
 mod cli;

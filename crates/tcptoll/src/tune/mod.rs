@@ -1,9 +1,9 @@
 //! `tune`: the KeepAlive setting of a web server that gives its visitors the shortest pages within its memory.
 //!
-//! The way: [`load`] (who comes, what they load) → [`search`] (what a worker weighs, stages, comparison, conclusion), which
-//! asks a [`strategy`] what to measure next ([`narrowing`] is ours, the other that of a document of 2016) → [`found`] →
-//! `--prove` on a server of the user's ([`machine`], which also reads what it is like here) → [`text`] and [`html`].
-//! [`setting`] is what is varied and what was measured of it, [`snippet`] a setting as configuration. Nothing of the
+//! The way: `load` (who comes, what they load) → `search` (what a worker weighs, stages, comparison, conclusion), which
+//! asks a `strategy` what to measure next (`narrowing` is ours, the other that of a document of 2016) → `found` →
+//! `--prove` on a server of the user's (`machine`, which also reads what it is like here) → `text` and `html`.
+//! `setting` is what is varied and what was measured of it, `snippet` a setting as configuration. Nothing of the
 //! user's is written but the files that were asked for.
 
 pub mod found;
