@@ -1,5 +1,5 @@
 //! How does a run look as one table? Tidy: a row per figure, so that any program can draw it again.
-//! What each column means stands at [`crate::csv()`].
+//! What each column means stands at `crate::csv()`.
 
 use std::collections::BTreeSet;
 

@@ -71,7 +71,7 @@ impl Default for TextStyle {
     }
 }
 
-/// What can be computed before anything is measured, for a terminal, as [`text()`].
+/// What can be computed before anything is measured, for a terminal, as `text()`.
 #[must_use]
 pub fn computed(all: &[Advice], style: TextStyle) -> String {
     match all.iter().map(clean::copy).collect::<Result<Vec<_>, _>>() {
@@ -191,7 +191,7 @@ impl Reports {
 
     /// Two runs for a terminal: what moved, what differs between the machines, each arm of both.
     ///
-    /// As [`text()`], it ends with a line feed and holds no control character of the summaries' own.
+    /// As `text()`, it ends with a line feed and holds no control character of the summaries' own.
     #[must_use]
     pub fn between(&self, view: &Between<'_>, style: TextStyle) -> String {
         let cleaned = || {

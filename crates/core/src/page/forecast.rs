@@ -4,7 +4,7 @@
 //! one that the page waits for. Here each handshake, request and window of data happens when the
 //! loader would have it happen: round trips, slow start of each connection, the time that the server and
 //! the client need. No packet is lost, and connections do not compete unless a rate is given.
-//! [`Sender`] is the sender of one connection: segments leave by slow start, at once or paced.
+//! `Sender` is the sender of one connection: segments leave by slow start, at once or paced.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -3,7 +3,7 @@
 //! What the command line can do with lists (`--backlog 128,4096`) and what a study file can do are
 //! one mechanism: both become a [`Study`], whose [`Study::arms`] are run one after the other.
 //!
-//! [`error`] says where a study is wrong, [`pairs`] what it compares, [`stop`] how long it runs, [`file`]
+//! [`error`] says where a study is wrong, [`pairs`] what it compares, [`stop`] how long it runs, `file`
 //! whether all of that fits together. The arms of a round run in an order that is shuffled anew each round,
 //! and the same again for the same seed, so that a resumed run goes on as it would have
 //! ([`order_of_round`]). The seed is drawn anew for each run, and recorded; `--seed` repeats a run. With one

@@ -26,7 +26,7 @@
 //! 2. **The place.** From the split, the curve is followed to where it crosses the middle between
 //!    both medians. That is the upper half of a rise that begins slowly: just before the cliff, the
 //!    cost grows like 1 / (share of ports that are free).
-//! 3. **The tests.** It is a step if the medians differ by [`FACTOR_MIN`], if nearly all points
+//! 3. **The tests.** It is a step if the medians differ by `FACTOR_MIN`, if nearly all points
 //!    lie on their side of the middle, if enough points lie above, and if the rise is steep. A cost
 //!    that doubles from one tenth of the range to the next is growth and not a step.
 

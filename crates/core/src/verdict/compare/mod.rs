@@ -1,7 +1,7 @@
 //! What do the rounds allow one to say of two arms?
 //!
 //! Of one run, arms are compared within rounds ([`within`]); rounds of two runs have nothing in
-//! common and are not paired ([`between`]). Of several vantage points, each is one value ([`points`]). Every verdict is read from the interval that is shown,
+//! common and are not paired (`between`). Of several vantage points, each is one value ([`points`]). Every verdict is read from the interval that is shown,
 //! and from nothing else. What the intervals take for granted is looked at by [`doubts`]; nothing is
 //! dropped because of a doubt.
 

@@ -1,7 +1,7 @@
 //! What is wrong with a state, from what it shows and nothing else.
 //!
 //! One function a fault, from a [`State`] to what is wrong in it; `doctor` uses the same ones. `Held` keeps a
-//! diagnosis for [`HOLD_S`] after its evidence ended, so that it does not flap. A client whose SYN was
+//! diagnosis for `HOLD_S` after its evidence ended, so that it does not flap. A client whose SYN was
 //! dropped tries again after 1 s and 2 s; without the hold each retry would be a fault of its own.
 
 pub(crate) mod host;

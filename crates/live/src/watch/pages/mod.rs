@@ -52,7 +52,7 @@ impl CleanReview<'_> {
 
 /// The record of a watch for a terminal: what was wrong when, the busiest listeners, ports, gaps.
 ///
-/// As [`text()`](tcptoll_show::text()), it ends with a line feed and holds no control character of the record's own.
+/// As `text()`, it ends with a line feed and holds no control character of the record's own.
 #[must_use]
 pub fn watch_text(watched: &Watched<'_>, style: TextStyle) -> String {
     match CleanReview::new(watched) {
@@ -70,7 +70,7 @@ pub fn watch_markdown(watched: &Watched<'_>) -> String {
     }
 }
 
-/// The record of a watch as one self-contained HTML file, as [`html`](tcptoll_show::html()).
+/// The record of a watch as one self-contained HTML file, as `html`.
 #[must_use]
 pub fn watch_html(watched: &Watched<'_>, series: &Series) -> String {
     match CleanReview::new(watched) {
