@@ -259,6 +259,22 @@ pub fn human_count(n: u64) -> String {
     text
 }
 
+/// An address with its port: `10.0.0.7:80`, `[fd00::7]:80`.
+pub fn host_port(address: &str, port: u16) -> String {
+    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+}
+
+/// The first letter as a capital.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// A time as orders have it, ns; 584 years at most.
+pub fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// A count and what is counted: `1 CPU`, `2 CPUs`, `1,024 listeners`.
 #[must_use]
 pub fn plural(n: u64, word: &str) -> String {

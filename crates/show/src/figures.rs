@@ -107,13 +107,6 @@ pub(crate) fn is_quantile(metric: &str) -> bool {
     tail.is_some_and(is_figure)
 }
 
-/// The first letter as a capital.
-pub fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
-    first + letters.as_str()
-}
-
 /// The place in a few words each: kind, link asked and measured, lateness, congestion control, CPUs.
 pub fn place(summary: &Run) -> Vec<String> {
     let mut words: Vec<String> = vantage_points(summary).into_iter().collect();

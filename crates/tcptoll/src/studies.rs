@@ -11,7 +11,7 @@ use tcptoll_core::study::error::line_of;
 use tcptoll_core::study::{Compare, Study, StudyError, did_you_mean, level_text, suggestion};
 use tcptoll_lab::files::{is_too_large, read_at_most};
 use tcptoll_measure::experiments;
-use tcptoll_measure::kit::plan::TrialError;
+use tcptoll_measure::kit::TrialError;
 use tcptoll_measure::runner::RunError;
 use tcptoll_measure::runner::Schedule;
 

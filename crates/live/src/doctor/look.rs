@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tcptoll_core::units::host_port;
 
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::sock_diag::{Connection, Silence, SockDiag, Timer};
@@ -13,8 +14,8 @@ use super::neighbours::{Forgets, Held, KeepAlive, Neighbours, Routes, forgets};
 use super::rules::SYSCTLS;
 use super::{Machine, Neighbour, Opening, StandingQueue, servers};
 use crate::diagnosis::Diagnosis;
+use crate::watch::diagnoses::DIAGNOSES_MAX;
 use crate::watch::diagnoses::queues::{FULL, UNKNOWN};
-use crate::watch::diagnoses::{DIAGNOSES_MAX, place};
 use crate::watch::reader::{NamespaceReader, Options, is_root, new_history};
 use crate::watch::{History, Look, Standing, State, diagnoses};
 
@@ -260,7 +261,7 @@ impl StateSums {
             }
             let entry = self.queues.entry(one.inode).or_insert_with(|| Queue {
                 lengths: StandingQueue {
-                    on: place(&one.address, one.port),
+                    on: host_port(&one.address, one.port),
                     shortest: length,
                     ..StandingQueue::default()
                 },
@@ -284,7 +285,7 @@ impl StateSums {
         let used = state
             .destinations
             .iter()
-            .map(|one| (place(&one.address, one.port), (one.ports_in_use, one.time_wait)));
+            .map(|one| (host_port(&one.address, one.port), (one.ports_in_use, one.time_wait)));
         self.dumps.push((state.at_s, used.collect()));
         if let Some(tracked) = state.counted.tracked {
             self.tracked.push((state.at_s, tracked));

@@ -18,6 +18,7 @@ mod subjects;
 use crate::diagnosis::Severity;
 use crate::watch::State;
 use crate::watch::diagnoses::says_too;
+use tcptoll_core::units::host_port;
 
 use self::family::{Family, Kind};
 use self::namespace::Own;
@@ -186,8 +187,7 @@ fn label(text: &str) -> String {
 
 /// `10.0.0.7:80`, `[fd00::7]:80`: the subject of a diagnosis about it.
 fn place(address: &str, port: u16) -> String {
-    let address = label(address);
-    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+    host_port(&label(address), port)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tcptoll_core::experiment::figures::RTT;
 use tcptoll_core::link::LinkSpec;
 use tcptoll_core::record::{Buffer, SocketEnd, Transfer as Recorded, Way};
 use tcptoll_core::stats::Series;
-use tcptoll_core::units::parse_size;
+use tcptoll_core::units::{ns, parse_size};
 use tcptoll_core::verdict::effective::changed_buffers;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::{Begun, Hosts, LabError};
@@ -22,8 +22,9 @@ use tcptoll_lab::messages::{
     TransferServer,
 };
 
+use crate::kit::TrialError;
 use crate::kit::notes::{Notes, path_sample};
-use crate::kit::plan::{Context, TrialError};
+use crate::kit::plan::Context;
 use crate::kit::settings::{SettingsReader, wrong};
 
 /// The shortest warm-up that is chosen without being asked for.
@@ -197,10 +198,6 @@ impl Bulk {
         };
         (opening + self.warmup + duration + self.round_trip + TAIL).as_secs_f64()
     }
-}
-
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The reports of both ends.

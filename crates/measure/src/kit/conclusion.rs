@@ -237,12 +237,6 @@ fn comparisons<'a>(summary: &'a Summary, metric: &str) -> Excerpt<&'a Comparison
     stated(all, |comparison| comparison.ratio.unwrap_or(1.0))
 }
 
-/// The first letter as a capital.
-pub(crate) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
-}
-
 /// An expected count in words: whole from ten on.
 pub(crate) fn few(count: f64) -> String {
     match count {

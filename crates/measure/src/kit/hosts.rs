@@ -18,8 +18,9 @@ use tcptoll_lab::messages::{
     TakeWorkers, WorkersSeen,
 };
 
+use super::TrialError;
 use super::notes::Notes;
-use super::plan::{Context, TrialError};
+use super::plan::Context;
 use super::settings::LabSpec;
 
 /// Echoes on a quiet link and the time between two, ns, where the trial looks closer and where it

@@ -22,7 +22,8 @@ use tcptoll_lab::messages::{
 };
 
 use super::notes::{Notes, mean_us, path_sample, quantile_us};
-use crate::kit::plan::{Context, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::Context;
 
 /// In a pause slots are empty on purpose and what began before it goes on; where that is more than
 /// a fiftieth of the operations, the number of concurrent operations says nothing.

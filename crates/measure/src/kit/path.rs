@@ -21,7 +21,8 @@ use tcptoll_lab::observe::is_same_value;
 use super::hosts::{observe, read_sysctls};
 use super::notes::Notes;
 use super::settings::LabSpec;
-use crate::kit::plan::{Context, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::Context;
 
 /// Connections that a load opened: tried, established.
 pub(crate) type Opened = (u64, u64);

@@ -14,7 +14,7 @@ use tcptoll_lab::lab::certification::{Certificate, Tolerance};
 use tcptoll_lab::lab::{HostSource, Interrupt, LabError};
 use tcptoll_lab::messages::Done;
 
-pub use super::TrialError;
+use super::TrialError;
 use super::target::Target;
 
 /// What a trial needs besides its settings, and what trials of one run share.

@@ -39,7 +39,8 @@ use super::notes::{Notes, Span};
 use super::path::{self, Opened};
 use super::settings::LabSpec;
 use super::target::Target;
-use crate::kit::plan::{Context, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::Context;
 
 /// Echoes on the way to a target, and the time between two, ns.
 const TARGET_ECHOES: (u16, u64) = (20, 20_000_000);

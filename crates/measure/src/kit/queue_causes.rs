@@ -15,7 +15,7 @@ use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Arm, HostSummary, Listener, ListenerQueue, Queues, RetryLadder};
 use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::units::{human_count, human_share, human_us, plural};
+use tcptoll_core::units::{host_port, human_count, human_share, human_us, plural};
 
 /// Connections arrived faster than the server accepted them.
 pub(crate) const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
@@ -168,18 +168,12 @@ pub(crate) fn overflowed(queues: &Queues) -> Option<&ListenerQueue> {
     queues.listeners.iter().rev().filter(hit).max_by_key(dropped).or(queues.listeners.first())
 }
 
-/// `10.77.0.2:80`, `[fd77::2]:80`.
-pub(crate) fn place(listener: &ListenerQueue) -> String {
-    let ListenerQueue { address, port, .. } = listener;
-    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
-}
-
 /// From the queue over time, the drops of each listener, and the outcome of each connection.
 fn observed(arm: &Arm, queues: &Queues) -> Finding {
     let Some(listener) = overflowed(queues) else { return counted(arm, None, None) };
     let mut evidence = std::collections::BTreeMap::<String, Value>::new();
     let mut note = |name: &str, value: Value| evidence.insert(name.to_owned(), value);
-    note("listener", place(listener).into());
+    note("listener", host_port(&listener.address, listener.port).into());
     note("accept_queue_peak", listener.peak.into());
     note("accept_queue_limit", listener.limit.into());
     let (late, silent, _) = felt(arm);
@@ -230,7 +224,7 @@ fn queue(listener: &ListenerQueue) -> String {
     };
     format!(
         "The accept queue of {} (limit {}, holds {held}) {full}.",
-        place(listener),
+        host_port(&listener.address, listener.port),
         listener.limit
     )
 }

@@ -5,6 +5,7 @@
 
 use tcptoll_core::record::{Arm, ListenerQueue, Outcome, Queues};
 use tcptoll_core::stats::Series;
+use tcptoll_core::units::host_port;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::layout::{Align, Column, lay_out};
@@ -56,11 +57,6 @@ struct Panel<'a> {
     limit: Option<(f64, &'static str)>,
 }
 
-fn place(listener: &ListenerQueue) -> String {
-    let ListenerQueue { address, port, .. } = listener;
-    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
-}
-
 /// Until when there is something to see, s: nothing changes from there on.
 fn busy_until(series: &Series) -> f64 {
     let points = &series.points;
@@ -75,8 +71,11 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
     let mut all = Vec::new();
     let several = queues.listeners.len() > 1;
     for listener in &queues.listeners {
-        let listener_name =
-            if several { format!(" of {}", place(listener)) } else { String::new() };
+        let listener_name = if several {
+            format!(" of {}", host_port(&listener.address, listener.port))
+        } else {
+            String::new()
+        };
         if listener.length.points.len() > 1 {
             all.push(Panel {
                 title: format!("accept queue{listener_name}"),
@@ -208,7 +207,7 @@ fn panels_caption(arm: &Arm, queues: &Queues) -> String {
         };
         said.push(format!(
             "Accept queue of {}: peak {} of {}{share}{drops}.",
-            place(listener),
+            host_port(&listener.address, listener.port),
             number::count(u64::from(listener.peak)),
             number::count(u64::from(listener.limit) + 1)
         ));

@@ -12,6 +12,7 @@
 
 use std::net::SocketAddr;
 use std::time::Duration;
+use tcptoll_core::units::ns;
 
 use tcptoll_core::experiment::figures::{FAILED_SHARE, FAILURE};
 use tcptoll_core::link::LinkSpec;
@@ -21,12 +22,12 @@ use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::{Begun, Handle, Hosts, LabError};
 use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Opened, WatchQueues};
 
+use crate::kit::TrialError;
 use crate::kit::hosts::{ladder_of, read_sysctls, syn_ack_ladder_of};
 use crate::kit::notes::Notes;
 use crate::kit::opening::{
     Flow, LADDER_SLACK, Trace, begin_greeting, end_greeting, recorded_queues, take_opened,
 };
-use crate::kit::plan::TrialError;
 use crate::kit::procedure::LoadObservation;
 
 /// A SYN that is answered later than this is retransmitted, although nobody dropped it.
@@ -195,10 +196,6 @@ pub(super) struct QueueLoad {
     pub(crate) listeners: Vec<ListenerQueue>,
     /// What the client's kernel knows.
     pub(crate) opened: Opened,
-}
-
-pub(super) fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl QueueLoad {

@@ -15,7 +15,7 @@ use tcptoll_lab::files::{Shared, is_too_large, read_at_most};
 use tcptoll_lab::lab::{Handle, Interrupt};
 use tcptoll_lab::messages::{LoadPage, PageStart, ServerSpec, Serving, Upload, Visit};
 
-use crate::kit::plan::TrialError;
+use crate::kit::TrialError;
 use crate::kit::settings::{SettingsReader, wrong};
 use crate::kit::target::Target;
 

@@ -11,7 +11,7 @@ use tcptoll_core::record::{
     Trial, Verdict, WarningEntry,
 };
 use tcptoll_core::study::{FAILURES_ALLOWED, answer, stop};
-use tcptoll_core::units::human_count;
+use tcptoll_core::units::{capital, human_count};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_core::verdict::{bound, compare, consolidate};
 
@@ -290,11 +290,6 @@ fn elsewhere(began: &Passport, resumed: &[Resumed]) -> Option<WarningEntry> {
 pub(super) fn times(ratio: f64) -> String {
     let decimals = if ratio < 0.1 && ratio > 0.0 { 1 - ratio.log10().floor() as i32 } else { 3 };
     format!("{ratio:.0$}", usize::try_from(decimals.clamp(0, 12)).unwrap_or(3))
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// What the comparisons say, in a sentence before the experiment's own.

@@ -31,7 +31,8 @@ use self::conclusion::RunState;
 pub use self::options::{Progress, Run, RunError, RunOptions, StartAt};
 pub use self::points::{MergeOptions, NothingToMerge, merge, summarise_points};
 pub use self::schedule::Schedule;
-use crate::kit::plan::{Context, Outcome, Start, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Outcome, Start};
 use crate::record::{Record, Recorder};
 
 /// An invalid trial is repeated this often, at most.

@@ -9,7 +9,7 @@ use tcptoll_lab::lab::certification::Tolerance;
 use tcptoll_lab::messages::Live;
 
 use super::TRIALS_MAX;
-use crate::kit::plan::TrialError;
+use crate::kit::TrialError;
 
 /// Settings of a run that make no difference between arms.
 #[derive(Clone, Debug)]

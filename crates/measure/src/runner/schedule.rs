@@ -13,7 +13,8 @@ use tcptoll_lab::files::Shared;
 
 use super::{RunError, TRIALS_MAX};
 use crate::experiments;
-use crate::kit::plan::{Experiment, Plan, PublicLoad, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Experiment, Plan, PublicLoad};
 use crate::kit::settings::check_together;
 use crate::kit::target::Target;
 

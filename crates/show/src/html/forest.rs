@@ -2,12 +2,13 @@
 //! margin, and 1 as the line of no difference.
 
 use tcptoll_core::record::{Comparison, Verdict};
+use tcptoll_core::units::capital;
 
 use super::plot::{Frame, Plot, Scale};
 use crate::effect::{self, Group};
 use crate::run::Run;
 use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
-use crate::{clean, figures, number, points, published};
+use crate::{clean, number, points, published};
 
 /// Rows of one picture at most; the table below has all.
 const ROWS: usize = 120;
@@ -79,7 +80,7 @@ fn picture(summary: &Run, group: &Group<'_>, dots: bool) -> Option<Forest> {
 
 /// What a group compares, in words.
 pub(super) fn title(summary: &Run, group: &Group<'_>) -> String {
-    let metric = figures::capital(&summary.specs.words_of_metric(group.metric));
+    let metric = capital(&summary.specs.words_of_metric(group.metric));
     match &group.pair {
         Some([a, b]) => format!("{metric}: {a} against {b}"),
         None => metric,

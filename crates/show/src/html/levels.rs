@@ -2,6 +2,7 @@
 //! a line per combination of the others; and the ratio of two arms over the levels they share.
 
 use std::collections::BTreeMap;
+use tcptoll_core::units::capital;
 
 use serde_json::Value;
 use tcptoll_core::record::{Arm, Comparison};
@@ -11,7 +12,7 @@ use super::plot::{Scale, Span};
 use crate::effect::{self, Group};
 use crate::run::Run;
 use crate::svg::{TwoScreens, arm_class, for_both};
-use crate::{figures, number, published, rounds};
+use crate::{number, published, rounds};
 
 /// A picture with its title.
 pub(super) struct OverLevels {
@@ -121,7 +122,7 @@ pub(super) fn of_metric(summary: &Run) -> Option<OverLevels> {
         one: false,
     };
     let both_svg = for_both(&title, |screen| chart::draw(&chart, screen));
-    Some(OverLevels { title: figures::capital(&title), both_svg, caption })
+    Some(OverLevels { title: capital(&title), both_svg, caption })
 }
 
 /// Adds a point to its line; `None` if the line has that level already: then the factors do not
@@ -264,7 +265,7 @@ fn ratio_picture(summary: &Run, groups: &[&Group<'_>]) -> Option<OverLevels> {
         one: true,
     };
     let both_svg = for_both(&title, |screen| chart::draw(&chart, screen));
-    Some(OverLevels { title: figures::capital(&title), both_svg, caption })
+    Some(OverLevels { title: capital(&title), both_svg, caption })
 }
 
 /// The ratio of the published figures of both arms.

@@ -1,6 +1,7 @@
 //! A picture on the page: both forms, its caption, and the colours that are named above it.
 
 use serde::Serialize;
+use tcptoll_core::units::capital;
 
 use super::plot;
 use super::plot::{Frame, Plot, Scale};
@@ -104,7 +105,7 @@ pub(super) fn each_arm<T>(summary: &Run, make: impl Fn(usize, &Arm) -> Option<T>
 
 /// The picture of `what`, a latency; `None` with fewer than two points.
 pub(super) fn series(series: &Series, what: &str, class: &str, arm: &str) -> Option<TwoScreens> {
-    let label = format!("{} of {arm} over the run", figures::capital(what));
+    let label = format!("{} of {arm} over the run", capital(what));
     (series.points.len() > 1)
         .then(|| for_both(&label, |screen| draw_series(series, what, class, screen)))
 }

@@ -2,6 +2,7 @@
 //! arm of both with ratio and verdict.
 
 use tcptoll_core::record::{Comparison, Passport, PlaceKind, Resolved, Verdict, WarningEntry};
+use tcptoll_core::units::capital;
 
 use super::{TextPage, wrap_phrases};
 use crate::layout::{Align, Column, Lines, lay_out};
@@ -85,8 +86,7 @@ fn answer(runs: &Runs<'_>) -> String {
             let words = runs.a.specs.words_of_metric(metric);
             let (ratio, verdict) =
                 (effect::ratio_with_interval(only), effect::verdict(only, runs.a.specs));
-            sentences
-                .push(format!("{}, A against B: {ratio}, {verdict}.", figures::capital(&words)));
+            sentences.push(format!("{}, A against B: {ratio}, {verdict}.", capital(&words)));
             continue;
         }
         let count = |verdict: Verdict| rows.iter().filter(|c| c.verdict == verdict).count() as u64;
@@ -103,7 +103,7 @@ fn answer(runs: &Runs<'_>) -> String {
         .collect();
         sentences.push(format!(
             "{} of A compared with B, {arms}: {}.",
-            figures::capital(&runs.a.specs.words_of_metric(metric)),
+            capital(&runs.a.specs.words_of_metric(metric)),
             parts.join(", ")
         ));
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tcptoll_core::units::human_count;
+use tcptoll_core::units::{host_port, human_count};
 
 use super::{CONNTRACK_FILLS, PORT_RANGE_TOO_SMALL, TW_REUSE_LOOPBACK_ONLY};
 use crate::diagnosis::{Diagnosis, Severity};
@@ -10,7 +10,7 @@ use crate::doctor::{Machine, Opening};
 use crate::watch::DestinationState;
 use crate::watch::diagnoses::host::{TRACKED, TRACKED_SUBJECT};
 use crate::watch::diagnoses::ports::{SCARCE, SLOW, fix};
-use crate::watch::diagnoses::{evidence, per_s, place, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, per_s, rounded, sysctl};
 
 /// `TCP_TIMEWAIT_LEN`, s: a constant of the kernel.
 const TIME_WAIT_S: f64 = 60.0;
@@ -18,7 +18,7 @@ const REUSE: &str = "net.ipv4.tcp_tw_reuse";
 
 /// A destination of the state, by its name in diagnoses.
 fn destination<'m>(machine: &'m Machine, to: &str) -> Option<&'m DestinationState> {
-    machine.state.destinations.iter().find(|one| place(&one.address, one.port) == to)
+    machine.state.destinations.iter().find(|one| host_port(&one.address, one.port) == to)
 }
 
 fn is_reported(machine: &Machine, id: &str, subject: &str) -> bool {
@@ -78,7 +78,7 @@ pub(super) fn reuse_on_loopback_only(machine: &Machine) -> Vec<Diagnosis> {
     };
     let too_fast = range_too_small(machine);
     let runs_short = |one: &&DestinationState| {
-        let to = place(&one.address, one.port);
+        let to = host_port(&one.address, one.port);
         let elsewhere = one.address.parse().is_ok_and(|ip: IpAddr| !ip.is_loopback());
         let short = [SCARCE, SLOW].iter().any(|id| is_reported(machine, id, &to))
             || too_fast.iter().any(|one| one.subject == to);
@@ -86,7 +86,7 @@ pub(super) fn reuse_on_loopback_only(machine: &Machine) -> Vec<Diagnosis> {
     };
     let short = machine.state.destinations.iter().filter(runs_short);
     let Some(worst) = short.clone().max_by_key(|one| one.time_wait) else { return Vec::new() };
-    let to = place(&worst.address, worst.port);
+    let to = host_port(&worst.address, worst.port);
     let text = format!(
         "tcp_tw_reuse=2 helps loopback only: {} ports to {to} are in TIME-WAIT",
         human_count(worst.time_wait.into())
@@ -188,7 +188,7 @@ mod tests {
             time_wait: 2_400,
             ..DestinationState::default()
         }];
-        let to = live::place(address, 80);
+        let to = host_port(address, 80);
         all.openings = vec![Opening { to, ports_per_s: time_wait_per_s, time_wait_per_s }];
         all
     }

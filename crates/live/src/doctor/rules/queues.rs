@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::units::{human_count, text_size};
+use tcptoll_core::units::{host_port, human_count, text_size};
 
 use super::servers::{at, at_text, is_chosen, known, process_name, restart, short, sockets};
 use super::{BACKLOG_NOT_IN_EFFECT, BACKLOG_OVER_SOMAXCONN, BUFFERS_OVER_CAP, WORKERS_TOO_FEW};
@@ -14,7 +14,7 @@ use crate::watch::ListenerState;
 use crate::watch::diagnoses::queues::{
     FULL, NEAR, OR_FASTER, SYN_FULL, SYN_SUBJECT, backlog_setting, longer_than,
 };
-use crate::watch::diagnoses::{evidence, is_lasting, per_s, place, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, is_lasting, per_s, rounded, sysctl};
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
 const LOOKS_MIN: u32 = 3;
@@ -109,7 +109,7 @@ pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Diagnosis> {
         ("tcp_syncookies", Some(0.into())),
         ("tcp_max_syn_backlog", Some(most.into())),
         ("longest_syn_queue", full.syn_queue_len.map(Into::into)),
-        ("longest_syn_queue_of", Some(place(&full.address, full.port).into())),
+        ("longest_syn_queue_of", Some(host_port(&full.address, full.port).into())),
     ]);
     let fix = sysctl(
         "net.ipv4.tcp_syncookies",
@@ -199,7 +199,7 @@ fn granted(machine: &Machine) -> Vec<Granted<'_>> {
                 server,
                 asked,
                 chosen: is_chosen(server, listen),
-                on: place(&least.address, least.port),
+                on: host_port(&least.address, least.port),
                 limit: least.accept_queue_limit.into(),
                 peak: peak.into(),
                 somaxconn,

@@ -1,10 +1,10 @@
 //! Which configured server listens where, and which of its settings count.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use tcptoll_core::units::host_port;
 
 use super::super::{Listen, Machine, Program, ServerConfig, Sourced};
 use crate::watch::ListenerState;
-use crate::watch::diagnoses::place;
 
 /// Servers whose whole configuration was read: a file that could not be read may set another value.
 pub(super) fn known(machine: &Machine) -> impl Iterator<Item = &ServerConfig> {
@@ -159,7 +159,7 @@ pub(super) fn at<'m>(
         .flat_map(|server| server.listens.iter().map(move |listen| (server, listen)))
         .find(|(server, listen)| {
             let sockets = sockets(machine, server, listen);
-            sockets.iter().any(|one| place(&one.address, one.port) == subject)
+            sockets.iter().any(|one| host_port(&one.address, one.port) == subject)
         })
 }
 

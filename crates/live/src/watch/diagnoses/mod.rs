@@ -9,6 +9,7 @@ pub(crate) mod ports;
 pub(crate) mod queues;
 
 use std::collections::BTreeMap;
+use tcptoll_core::units::host_port;
 
 use serde_json::Value;
 
@@ -69,17 +70,17 @@ pub fn of_destination<'s>(state: &'s State, to: &DestinationState) -> Option<&'s
     let with = |subject: &str, listener: bool| {
         state.diagnoses.iter().find(|one| one.subject == subject && of_listener(one) == listener)
     };
-    let own = place(&to.address, to.port);
+    let own = host_port(&to.address, to.port);
     // The kernel prefers the exact address, then every address of the family, then `[::]`.
     let v4 = !to.address.contains(':');
     let addresses = [Some(to.address.as_str()), v4.then_some("0.0.0.0"), Some("::")];
     let serves = |address: &&str| {
         let at = |one: &ListenerState| one.address == *address && one.port == to.port;
-        state.listeners.iter().any(at) || with(&place(address, to.port), true).is_some()
+        state.listeners.iter().any(at) || with(&host_port(address, to.port), true).is_some()
     };
     let here = |address: &&str| to.here || *address == to.address;
     let listener = || addresses.into_iter().flatten().filter(here).find(serves);
-    with(&own, false).or_else(|| with(&place(listener()?, to.port), true))
+    with(&own, false).or_else(|| with(&host_port(listener()?, to.port), true))
 }
 
 /// Names of all diagnoses of a state, each a section of `docs/causes.md`.
@@ -152,12 +153,7 @@ fn ended(one: &Diagnosis, ago_s: f64) -> Diagnosis {
 
 /// What a diagnosis of a listener is about: all sockets of one address and port.
 pub(super) fn subject(listener: &ListenerState) -> String {
-    place(&listener.address, listener.port)
-}
-
-/// `10.0.0.7:80`, `[fd00::7]:80`.
-pub(crate) fn place(address: &str, port: u16) -> String {
-    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+    host_port(&listener.address, listener.port)
 }
 
 /// Evidence from what there is of it.

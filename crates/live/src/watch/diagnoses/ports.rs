@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::{evidence, place, rounded, severity, sysctl};
+use super::{evidence, rounded, severity, sysctl};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::watch::state::{DestinationState, State};
-use tcptoll_core::units::human_count;
+use tcptoll_core::units::{host_port, human_count};
 
 pub(crate) const SCARCE: &str = "local-ports-scarce";
 pub(crate) const SLOW: &str = "ports-search-slow";
@@ -58,7 +58,7 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
         if !few && !soon {
             return None;
         }
-        let subject = place(&used.to.address, used.to.port);
+        let subject = host_port(&used.to.address, used.to.port);
         let end = match ends_s {
             _ if used.left == 0 => ": connect(2) fails".to_owned(),
             // A longer time is no forecast.
@@ -97,7 +97,7 @@ pub(super) fn slow(state: &State) -> Vec<Diagnosis> {
         if used.taken <= used.range / 2 || !opening {
             return None;
         }
-        let subject = place(&to.address, to.port);
+        let subject = host_port(&to.address, to.port);
         let text = format!(
             "{:.0} % of local ports in use to {subject} ({} of {}): connect(2) is slow",
             100.0 * f64::from(used.taken) / f64::from(used.range),

@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::units::{echo, human_count};
+use tcptoll_core::units::{echo, host_port, human_count};
 
-use super::{evidence, per_s, place, rounded, severity, subject, sysctl};
+use super::{evidence, per_s, rounded, severity, subject, sysctl};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::watch::listeners::is_nearly_full;
 use crate::watch::state::{ListenerState, Standing, State};
@@ -49,7 +49,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
         a.overflows_per_s.unwrap_or(0.0).total_cmp(&b.overflows_per_s.unwrap_or(0.0))
     };
     let worst = group.iter().filter(hit).max_by(by_rate)?;
-    let subject = place(&worst.address, worst.port);
+    let subject = host_port(&worst.address, worst.port);
     let estimated = group.iter().filter(hit).any(|one| one.overflows_estimated);
     let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
     let lasts = lasting(state, worst);
@@ -106,7 +106,7 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
             f64::from(one.accept_queue_recent_peak) / f64::from(one.accept_queue_limit)
         };
         let worst = group.iter().filter(near).max_by(|a, b| share(a).total_cmp(&share(b)))?;
-        let subject = place(&worst.address, worst.port);
+        let subject = host_port(&worst.address, worst.port);
         let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
         let filled = format!("{} of {}", human_count(peak.into()), human_count(limit.into()));
         let queue = if peak > limit {
@@ -147,7 +147,7 @@ pub(super) fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Fix {
     let wanted = longer_than(limit);
     let by_application = somaxconn.is_some_and(|max| limit < max);
     let name = listener.process.as_ref().map_or("", |process| process.name.as_str());
-    let setting = backlog_setting(name, &place(&listener.address, listener.port), wanted);
+    let setting = backlog_setting(name, &host_port(&listener.address, listener.port), wanted);
     let mut commands = Vec::new();
     let mut undo = format!("Set the former backlog (the limit was {limit})");
     if somaxconn.is_none_or(|max| max < wanted) {
@@ -244,7 +244,7 @@ fn diagnose(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
         Some((one, queue, stands(queue)?))
     });
     let (worst, queue, how) = all.max_by_key(|(_, queue, _)| queue.shortest)?;
-    let subject = place(&worst.address, worst.port);
+    let subject = host_port(&worst.address, worst.port);
     let clients = human_count(queue.shortest.into());
     let (text, severity) = match how {
         Stands::WaitS(wait_s) => (

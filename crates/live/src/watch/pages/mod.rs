@@ -11,11 +11,12 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use tcptoll_core::units::host_port;
 
 use tcptoll_show::csv::{guarded, write};
 use tcptoll_show::{TextStyle, clean};
 
-use super::{Counted, Interval, ListenerLine, Review, Series, WatchLine};
+use super::{Counted, Interval, Review, Series, WatchLine};
 
 /// The record of a watch, summed up.
 #[derive(Clone, Debug)]
@@ -115,7 +116,7 @@ impl WatchCsv {
                 if self.listeners.len() >= LISTENERS_MAX {
                     self.listeners.pop_first();
                 }
-                self.listeners.insert(line.n, place(line));
+                self.listeners.insert(line.n, host_port(&line.address, line.port));
             }
             WatchLine::Diagnosis(line) => {
                 let about = format!("{} {}", line.diagnosis.id, line.diagnosis.subject);
@@ -193,14 +194,6 @@ impl WatchCsv {
     }
 }
 
-fn place(line: &ListenerLine) -> String {
-    if line.address.contains(':') {
-        format!("[{}]:{}", line.address, line.port)
-    } else {
-        format!("{}:{}", line.address, line.port)
-    }
-}
-
 /// The time of day that a watch is shown in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clock {
@@ -267,6 +260,7 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ListenerLine;
     use super::*;
 
     #[test]

@@ -1,6 +1,7 @@
 //! Words and figures that text, Markdown and page share.
 
 use std::fmt::Write as _;
+use tcptoll_core::units::host_port;
 
 use crate::diagnosis::Severity;
 use crate::watch::{DATA_RETRANSMITTED, Process};
@@ -429,11 +430,7 @@ pub(super) fn figure(review: &Review, key: &str) -> Option<u64> {
 
 /// `10.0.0.7:80`, `[fd00::7]:80`.
 pub(super) fn name(one: &ListenerReview) -> String {
-    if one.address.contains(':') {
-        format!("[{}]:{}", one.address, one.port)
-    } else {
-        format!("{}:{}", one.address, one.port)
-    }
+    host_port(&one.address, one.port)
 }
 
 fn process(process: Option<&Process>) -> String {

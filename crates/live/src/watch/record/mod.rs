@@ -13,6 +13,7 @@ mod reviewer;
 mod write;
 
 use std::collections::BTreeMap;
+use tcptoll_core::units::host_port;
 
 use serde::{Deserialize, Serialize};
 use tcptoll_core::record::{Passport, boxed, tagged};
@@ -340,7 +341,7 @@ fn destinations(state: &State) -> Vec<DestinationPart> {
     let destinations = state.destinations.iter().enumerate();
     let listed = destinations.filter(|(at, one)| *at == 0 || many(one));
     let part = |(_, one): (usize, &DestinationState)| DestinationPart {
-        to: crate::watch::diagnoses::place(&one.address, one.port),
+        to: host_port(&one.address, one.port),
         ports_in_use: one.ports_in_use,
         time_wait: one.time_wait,
         ports_left: one.ports_left,

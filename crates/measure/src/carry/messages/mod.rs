@@ -27,7 +27,8 @@ use tcptoll_lab::files::Shared;
 use self::java::JavaTrial;
 use self::settings::{MessagesSettings, Program};
 use self::trial::{Exchanges, OneWayTrial};
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan};
 use crate::kit::settings::check_congestion;
 
 /// System calls of the sender for each message.

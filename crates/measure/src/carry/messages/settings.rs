@@ -9,8 +9,8 @@ use tcptoll_lab::messages::{Coalesce, SocketSettings};
 use super::{Pattern, SPEC};
 use crate::carry::transfer;
 use crate::carry::transfer::{WINDOW_MIN, buffer, warm_up};
+use crate::kit::TrialError;
 use crate::kit::hosts::OVERHEAD_S;
-use crate::kit::plan::TrialError;
 use crate::kit::settings::{LabSpec, SettingsReader, time_above_zero, wrong};
 
 /// The largest message, bytes: the sender holds one in memory.

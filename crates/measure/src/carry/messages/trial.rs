@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tcptoll_core::units::ns;
 
 use tcptoll_core::experiment::figures::{
     CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, SERVER_SEGMENTS,
@@ -26,9 +27,10 @@ use crate::carry::transfer;
 use crate::carry::transfer::{
     Bulk, EndReports, OneWay, Server, goodput, quiet_us, round_trip, warn_of_buffers,
 };
+use crate::kit::TrialError;
 use crate::kit::hosts::PortsNeeded;
 use crate::kit::notes::{Notes, mean_us, path_sample, segments_sent};
-use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::plan::{Context, Outcome};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::LabSpec;
@@ -222,7 +224,6 @@ impl Trial for Exchanges<'_> {
         context: &mut Context<'_>,
     ) -> Result<ExchangeReport, TrialError> {
         let settings = self.settings;
-        let ns = |time: Duration| time.as_nanos() as u64;
         let order = Exchange {
             target: self.server.at()?,
             sockets: settings.client_sockets(),

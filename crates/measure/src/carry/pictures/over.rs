@@ -2,6 +2,7 @@
 //! bars, limits as thin dashed lines, published figures as hollow squares. Then which way of sending is the fastest
 //! at each size: a cell per size and way, its goodput relative to the greatest of all, as a figure and as a colour.
 
+use tcptoll_core::units::capital;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::own::Picture;
@@ -27,7 +28,7 @@ struct Drawn<'a> {
 
 /// The picture with its caption.
 pub(super) fn picture(lines: &Lines<'_>) -> Picture {
-    let label = format!("{} over {} size", figures::capital(lines.shown.words), lines.size.noun);
+    let label = format!("{} over {} size", capital(lines.shown.words), lines.size.noun);
     Picture {
         both_svg: for_both(&label, |screen| draw(lines, screen)),
         caption: caption(lines),
@@ -300,7 +301,7 @@ fn apart(lines: &Lines<'_>) -> Option<String> {
 
 /// A capital at the start unless a label stands there, and a full stop.
 fn sentence(text: &str) -> String {
-    format!("{}.", figures::capital(text))
+    format!("{}.", capital(text))
 }
 
 /// More sizes than this stand in rows on wide screens too.

@@ -8,13 +8,13 @@ use tcptoll_core::experiment::spec::CauseSpec;
 use tcptoll_core::record::{Arm, NextStep, Sender, SocketEnd, Summary, Transfer};
 use tcptoll_core::study::level_text;
 use tcptoll_core::tcp::throughput::{Direction, Limit, limited_by, quiet_rtt_us};
-use tcptoll_core::units::{human_count, human_rate, human_us, parse_size};
+use tcptoll_core::units::{capital, human_count, human_rate, human_us, parse_size};
 use tcptoll_core::verdict::effective;
 
 use super::{TRANSFER, memory, several, sheet};
 use crate::carry::throughput;
 use crate::carry::throughput::reason;
-use crate::kit::conclusion::{answer_of, capital, explain, explanations, step};
+use crate::kit::conclusion::{answer_of, explain, explanations, step};
 
 /// Arms within this share of each other carry the same.
 pub(super) const SAME: f64 = 0.03;

@@ -24,9 +24,10 @@ use super::{
     CLIENT_FILLED_MEMORY, CLIENT_IDLE_MEMORY, SERVER_FILLED_MEMORY, SERVER_IDLE_MEMORY, SPEC,
 };
 use crate::carry::transfer::buffer;
+use crate::kit::TrialError;
 use crate::kit::hosts::{OVERHEAD_S, PortsNeeded};
 use crate::kit::notes::Notes;
-use crate::kit::plan::{Context, Outcome, Plan, TrialError};
+use crate::kit::plan::{Context, Outcome, Plan};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::{LabSpec, SettingsReader, check_congestion, time_above_zero};

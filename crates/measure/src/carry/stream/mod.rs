@@ -16,7 +16,8 @@ use tcptoll_lab::files::Shared;
 use self::memory_trial::MemorySettings;
 use self::settings::StreamSettings;
 use self::trial::StreamTrial;
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan};
 use crate::kit::settings::check_congestion;
 
 /// CPU time of the client's program for 10^9 bytes of payload.

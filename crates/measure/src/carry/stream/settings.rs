@@ -14,8 +14,8 @@ use tcptoll_lab::messages::{Coalesce, Receiving, Sending, SocketSettings};
 
 use super::SPEC;
 use crate::carry::transfer::{Bulk, OneWay, WINDOW_MIN, buffer, round_trip, size, warm_up};
+use crate::kit::TrialError;
 use crate::kit::hosts::OVERHEAD_S;
-use crate::kit::plan::TrialError;
 use crate::kit::settings::{LabSpec, SettingsReader, time_above_zero, wrong};
 
 /// The most concurrent connections.

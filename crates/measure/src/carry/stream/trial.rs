@@ -13,9 +13,10 @@ use super::{
 };
 use crate::carry::transfer;
 use crate::carry::transfer::{EndReports, Server, cpu_s_per_gb, goodput};
+use crate::kit::TrialError;
 use crate::kit::hosts::PortsNeeded;
 use crate::kit::notes::Notes;
-use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::plan::{Context, Outcome};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use super::advice;
 use crate::kit::conclusion::{
-    Excerpt, answer_of, capital, enumerated, explain, explanations, few, first_stated, stated,
-    step, value,
+    Excerpt, answer_of, enumerated, explain, explanations, few, first_stated, stated, step, value,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
@@ -14,7 +13,7 @@ use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Arm, Comparison, Deaths, Keepalive, NextStep, PlaceKind, Summary};
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
-use tcptoll_core::units::{human_count, human_us};
+use tcptoll_core::units::{capital, human_count, human_us};
 
 /// Of at most this many arms the computed detection time is stated too.
 const EXPECTED_STATED: usize = 2;

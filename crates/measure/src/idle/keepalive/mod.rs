@@ -11,7 +11,8 @@ mod stage;
 mod trade;
 mod trial;
 
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad};
 use crate::kit::settings::check_congestion;
 use crate::kit::target::Target;
 use advice::chosen;

@@ -6,6 +6,7 @@
 //! curves. The page draws it as `trade` does.
 
 use std::collections::BTreeMap;
+use tcptoll_core::units::capital;
 
 use super::sheet::{deaths, due_s, keepalive};
 use super::trade::{Curve, Trade, seconds, setting, trade, who};
@@ -155,7 +156,7 @@ fn sections(summary: &Run) -> Vec<Section> {
         let mut items = vec![Item::Lead, Item::Table("", "trade")];
         if let Some(basis) = trade.basis() {
             let computed = computed(&trade);
-            items.push(Item::Small(figures::capital(&basis) + "."));
+            items.push(Item::Small(capital(&basis) + "."));
             items.push(Item::Details(
                 "The computed lines as a table".to_owned(),
                 format!("{} settings", computed.len()),

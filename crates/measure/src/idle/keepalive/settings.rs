@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::SPEC;
-use crate::kit::plan::TrialError;
+use crate::kit::TrialError;
 use crate::kit::settings::{LabSpec, SettingsReader, number, unescape, wrong};
 use crate::kit::target::Target;
 use tcptoll_core::study::Settings;

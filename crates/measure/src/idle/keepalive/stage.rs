@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::settings::{KeepaliveSettings, Side};
-use crate::kit::plan::TrialError;
+use crate::kit::TrialError;
 use tcptoll_core::tcp::checking::Checking;
 use tcptoll_core::tcp::counters::CpuTimes;
 use tcptoll_lab::lab::{Handle, Hosts, Interrupt, LabError};

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use super::settings::{Fault, KeepaliveSettings, Side};
 use super::stage::{End, Moment, Ports, Stage};
+use crate::kit::TrialError;
 use crate::kit::hosts::{PortsNeeded, read_sysctls};
 use crate::kit::notes::{Notes, Span};
-use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::plan::{Context, Outcome};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, Site, Trial};
 use tcptoll_core::study::PlannedArm;

@@ -15,7 +15,8 @@ use tcptoll_core::study::{PlannedArm, Settings};
 
 use super::accept_queue::settings::AcceptQueueSettings;
 use super::accept_queue::trial::AcceptQueueTrial;
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan};
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 
 /// Examples and explanations in the help.

@@ -17,9 +17,9 @@ use tcptoll_core::study::{RoundsAsked, Settings, Study};
 use tcptoll_lab::load::greet::LISTENERS_MAX;
 
 use super::SPEC;
+use crate::kit::TrialError;
 use crate::kit::hosts::{OVERHEAD_S, PORT_S};
 use crate::kit::opening::Flow;
-use crate::kit::plan::TrialError;
 use crate::kit::settings::{LabSpec, SettingsReader, WarmUp, time_above_zero, wrong};
 
 /// Every option, as the help shows them.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::time::Duration;
+use tcptoll_core::units::ns;
 
 use tcptoll_core::experiment::figures::{ACCEPT_QUEUE_PEAK, DROPS, QUEUE_FULL};
 use tcptoll_core::record::Own;
@@ -10,15 +11,16 @@ use tcptoll_lab::lab::{Hosts, LabError};
 use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, Rows, Watch};
 
 use super::settings::AcceptQueueSettings;
+use crate::kit::TrialError;
 use crate::kit::hosts::PortsNeeded;
 use crate::kit::notes::Notes;
 use crate::kit::opening::{Trace, begin_greeting, drive, drive_measured, end_greeting, warmed};
 use crate::kit::path::Opened;
-use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::plan::{Context, Outcome};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::WarmUp;
-use crate::open::queues::{QueueLoad, balance_of, measured, ns};
+use crate::open::queues::{QueueLoad, balance_of, measured};
 
 /// Time between two connections to the same further listener.
 const FURTHER_EVERY: Duration = Duration::from_millis(100);

@@ -8,13 +8,13 @@ use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Arm, Cause, NextStep, PlaceKind, Summary};
 use tcptoll_core::stats::{HistogramSummary, need};
-use tcptoll_core::units::{human_count, human_us, plural};
+use tcptoll_core::units::{capital, human_count, human_us, plural};
 use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::effective::same_effective;
 use tcptoll_core::verdict::warning::Warning;
 
 use crate::kit::conclusion::{
-    answer_of, capital, cured, explain, explanations, first_sentence, in_arm, step,
+    answer_of, cured, explain, explanations, first_sentence, in_arm, step,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL, felt};

@@ -17,7 +17,8 @@ use tcptoll_lab::files::Shared;
 
 use super::connect::settings::ConnectSettings;
 use super::connect::trial::ConnectTrial;
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad};
 use crate::kit::settings::check_congestion;
 use crate::kit::target::{PUBLIC_RATE_PER_S, Target};
 

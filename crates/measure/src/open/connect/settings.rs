@@ -14,8 +14,8 @@ use tcptoll_core::experiment::options::{
 use tcptoll_core::study::{RoundsAsked, Settings, Study};
 
 use super::SPEC;
+use crate::kit::TrialError;
 use crate::kit::hosts::{OVERHEAD_S, PORT_S};
-use crate::kit::plan::TrialError;
 use crate::kit::settings::{LabSpec, SettingsReader, WarmUp, time_above_zero, unescape, wrong};
 use crate::kit::target::{PUBLIC_RATE_PER_S, Target};
 

@@ -20,6 +20,7 @@ use tcptoll_lab::lab::{Begun, Hosts, LabError};
 use tcptoll_lab::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Split, Watch};
 
 use super::settings::ConnectSettings;
+use crate::kit::TrialError;
 use crate::kit::hosts::{PortsNeeded, ladder_of, launch};
 use crate::kit::notes::{Notes, Span, path_sample, set_cpu};
 use crate::kit::opening::{
@@ -27,7 +28,7 @@ use crate::kit::opening::{
     take_opened, warmed,
 };
 use crate::kit::path::Opened;
-use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::plan::{Context, Outcome};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::LabSpec;

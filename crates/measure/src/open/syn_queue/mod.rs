@@ -18,7 +18,8 @@ use tcptoll_core::study::{PlannedArm, Settings};
 
 use super::syn_queue::settings::SynQueueSettings;
 use super::syn_queue::trial::SynQueueTrial;
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan};
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 
 /// The most half-open requests that the measured listener was seen to hold.

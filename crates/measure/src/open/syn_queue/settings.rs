@@ -15,9 +15,9 @@ use tcptoll_lab::lab::is_silent;
 use tcptoll_lab::load::half_open::{AGAIN_MIN, FIRST_PASS, RATE_MAX};
 
 use super::{HALF_OPEN_MAX, SPEC};
+use crate::kit::TrialError;
 use crate::kit::hosts::{OVERHEAD_S, PORT_S};
 use crate::kit::opening::Flow;
-use crate::kit::plan::TrialError;
 use crate::kit::settings::{LabSpec, SettingsReader, number, time_above_zero, wrong};
 
 /// Heading of the peer that fills the queue.

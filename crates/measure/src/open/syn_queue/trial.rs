@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tcptoll_core::units::ns;
 
 use tcptoll_core::experiment::figures::DROPS;
 use tcptoll_core::record::{Arm, DropBalance, HalfOpenPeer, ListenerQueue, Own};
@@ -17,13 +18,14 @@ use tcptoll_lab::messages::{
 
 use super::HALF_OPEN_PEAK;
 use super::settings::{HalfOpen, SynQueueSettings};
+use crate::kit::TrialError;
 use crate::kit::hosts::{PortsNeeded, read_sysctls};
 use crate::kit::notes::Notes;
 use crate::kit::opening::{Trace, drive_measured};
-use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::plan::{Context, Outcome};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
-use crate::open::queues::{QueueLoad, balance_of, ns};
+use crate::open::queues::{QueueLoad, balance_of};
 
 /// The last of the peer's first SYNs has arrived after this, on top of the way: two looks at half-open
 /// requests, so that a full queue is seen before the load too.

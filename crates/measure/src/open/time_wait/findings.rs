@@ -1,16 +1,14 @@
 //! What follows from the arms of `time-wait`: the answer in a sentence, causes, advice, what next.
 
 use tcptoll_core::record::{Arm, NextStep, Summary};
-use tcptoll_core::units::{human_count, human_us};
+use tcptoll_core::units::{capital, human_count, human_us};
 
 use super::sheet::Supply;
 use super::{
     CAUSES, CONNECT_CPU_MEAN, CONNECT_CPU_PER_OP, IDLE_SHARE, IDLE_SHARE_FIRST, IDLE_SHARE_LAST,
     sheet,
 };
-use crate::kit::conclusion::{
-    answer_of, capital, explain, explanations, in_arm, ratios, step, value,
-};
+use crate::kit::conclusion::{answer_of, explain, explanations, in_arm, ratios, step, value};
 
 /// From this fall of the idle share on, from start to end, it is worth a sentence.
 const FELL: f64 = 0.2;

@@ -15,7 +15,8 @@ use tcptoll_core::study::{PlannedArm, Settings};
 
 use super::time_wait::settings::TimeWaitSettings;
 use super::time_wait::trial::TimeWaitTrial;
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan};
 use crate::kit::port_causes::{LOCAL_PORTS_SCARCE, PORTS_SEARCH_SLOW};
 
 /// Workers in the middle of an operation, mean: the load average of this load.

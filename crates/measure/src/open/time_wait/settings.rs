@@ -12,8 +12,8 @@ use tcptoll_lab::lab::{Addresses, client_address};
 use tcptoll_lab::messages::{CloseFirst, WORKERS_MAX};
 
 use super::SPEC;
+use crate::kit::TrialError;
 use crate::kit::hosts::{DEFAULT_PORTS, OVERHEAD_S, PORT_S};
-use crate::kit::plan::TrialError;
 use crate::kit::settings::{LabSpec, SettingsReader, time_above_zero, wrong};
 
 /// Heading of local ports and what keeps them.

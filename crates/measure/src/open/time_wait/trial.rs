@@ -19,7 +19,7 @@ use tcptoll_core::tcp::counters::difference;
 use tcptoll_core::tcp::port_cliff;
 use tcptoll_core::tcp::port_cliff::Chooser;
 use tcptoll_core::tcp::ports::{ClientCloses, PortForecast, PortSettings, assigned, forecast};
-use tcptoll_core::units::human_count;
+use tcptoll_core::units::{human_count, ns};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::{Begun, Hosts, LabError};
 use tcptoll_lab::messages::{
@@ -32,9 +32,10 @@ use super::{
     BUSY_WORKERS, CLIFF_FACTOR, CLIFF_PORTS, CONNECT_CPU, CONNECT_CPU_MEAN, CONNECT_CPU_PER_OP,
     IDLE_SHARE, IDLE_SHARE_FIRST, IDLE_SHARE_LAST, PORTS_PEAK, RATE,
 };
+use crate::kit::TrialError;
 use crate::kit::hosts::{PortsNeeded, read_sysctls};
 use crate::kit::notes::{Notes, Span, mean_us, path_sample};
-use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::plan::{Context, Outcome};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 
@@ -167,7 +168,6 @@ impl Trial for TimeWaitTrial<'_> {
 
     fn load(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<Driven, TrialError> {
         let settings = self.settings;
-        let ns = |time: Duration| time.as_nanos() as u64;
         let load = ShortLoad {
             target: Self::target(hosts),
             workers: settings.workers,

@@ -7,14 +7,14 @@ use tcptoll_core::experiment::spec::{CauseSpec, Finding, MetricSpec, Remedy};
 use tcptoll_core::http::status::reason;
 use tcptoll_core::page::waterfall::Request;
 use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
-use tcptoll_core::units::{human_count, human_us, plural};
+use tcptoll_core::units::{capital, human_count, human_us, plural};
 
 use super::{
     CONNECTIONS, CRITICAL_HANDSHAKE, CRITICAL_HANDSHAKES, HELD, NEXT_CONNECTIONS, REQUESTS, SPAN,
     SPAN_MEAN, settings,
 };
 use crate::kit::conclusion::{
-    answer_of, capital, cured, differ_only_in, explain, explanations, in_arm, step, value,
+    answer_of, cured, differ_only_in, explain, explanations, in_arm, step, value,
 };
 use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 

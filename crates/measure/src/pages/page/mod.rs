@@ -16,7 +16,8 @@ use tcptoll_lab::files::Shared;
 
 use self::settings::{Ends, PageSettings};
 use self::trial::PageTrial;
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad};
 use crate::kit::target::Target;
 
 /// From the navigation to the end of the last response that blocks rendering, mean of the loads.

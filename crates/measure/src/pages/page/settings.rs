@@ -15,7 +15,7 @@ use tcptoll_lab::files::Shared;
 use tcptoll_lab::messages::{PageUser, ServerKind};
 
 use super::SPEC;
-use crate::kit::plan::TrialError;
+use crate::kit::TrialError;
 use crate::kit::settings::ReuseLimits;
 use crate::kit::settings::{LabSpec, SettingsReader, time_above_zero, wrong};
 use crate::kit::target::Target;

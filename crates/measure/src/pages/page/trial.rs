@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use tcptoll_core::units::ns;
 
 use tcptoll_core::experiment::figures::FIRST_BYTE_MEAN;
 use tcptoll_core::experiment::spec::MetricSpec;
@@ -26,9 +27,10 @@ use super::{
     FORECAST_RATIO, GAPS, HELD, LOAD_EVENT, NEXT_CONNECTIONS, NEXT_PAGE, REQUESTS, RETRANSMISSIONS,
     SPAN, SPAN_MEAN,
 };
+use crate::kit::TrialError;
 use crate::kit::hosts::{PortsNeeded, RootsFile, read_sysctls};
 use crate::kit::notes::Notes;
-use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::plan::{Context, Outcome};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::pages::content;
@@ -157,7 +159,6 @@ impl Trial for PageTrial<'_> {
             Ends::Lab(lab) => self.serve(hosts, lab, context)?,
             Ends::Target(url, target) => Served::by(url, target)?,
         };
-        let ns = |time: std::time::Duration| time.as_nanos() as u64;
         let (start, graph) = served.begin()?;
         self.graph = graph;
         let made = self.roots.as_ref().map(|file| file.path().display().to_string());

@@ -17,7 +17,8 @@ use tcptoll_lab::servers;
 
 use self::settings::{Ends, VisitorSettings};
 use self::trial::{PORT, VisitorTrial};
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad};
 use crate::kit::target::Target;
 
 /// Connections opened for a page, mean.

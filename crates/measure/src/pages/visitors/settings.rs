@@ -12,12 +12,12 @@ use tcptoll_core::experiment::options::{
 use tcptoll_core::http::url::Url;
 use tcptoll_core::page::visits::{Peaks, Visitors};
 use tcptoll_core::study::{Settings, Study};
-use tcptoll_core::units::parse_size;
+use tcptoll_core::units::{ns, parse_size};
 use tcptoll_lab::files::Shared;
 use tcptoll_lab::messages::{ServerKind, ServerLimits};
 
 use super::SPEC;
-use crate::kit::plan::TrialError;
+use crate::kit::TrialError;
 use crate::kit::settings::ReuseLimits;
 use crate::kit::settings::{LabSpec, SettingsReader, number, time_above_zero, wrong};
 use crate::kit::target::Target;
@@ -229,11 +229,6 @@ impl Theirs {
             insecure: reader.flag("insecure")?,
         })
     }
-}
-
-/// A time as orders have it. Settings are hours at most.
-pub(super) fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Apache alone with its modules takes some 10 MB.

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tcptoll_core::units::ns;
 
 use tcptoll_core::page::resource::Protocol;
 use tcptoll_core::page::waterfall::Waterfall;
@@ -20,10 +21,11 @@ use tcptoll_lab::messages::{
 use tcptoll_lab::servers::memory;
 use tcptoll_lab::servers::memory::KeptGroup;
 
-use super::settings::{Ends, Lab, Theirs, VisitorSettings, ns};
+use super::settings::{Ends, Lab, Theirs, VisitorSettings};
+use crate::kit::TrialError;
 use crate::kit::hosts::{PortsNeeded, workers_seen};
 use crate::kit::notes::Notes;
-use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::plan::{Context, Outcome};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::pages::content;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::kit::conclusion::{
-    answer_of, capital, explain, explanations, first_sentence, ratios, step, value,
+    answer_of, explain, explanations, first_sentence, ratios, step, value,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
@@ -14,7 +14,7 @@ use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::http::status::reason;
 use tcptoll_core::record::{Arm, NextStep, PlaceKind, Summary};
-use tcptoll_core::units::{human_count, human_rate_per_s, human_us, plural};
+use tcptoll_core::units::{capital, human_count, human_rate_per_s, human_us, plural};
 use tcptoll_core::verdict::bound;
 
 /// Latency that grew by less than this factor is not said to have grown.

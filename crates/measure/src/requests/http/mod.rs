@@ -12,7 +12,8 @@ mod settings;
 pub(crate) mod sheet;
 mod trial;
 
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, SplitPlan, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, SplitPlan};
 use crate::kit::target::{PUBLIC_RATE_PER_S, Target};
 use requests::Ends;
 use serde_json::Value;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::SPEC;
-use crate::kit::plan::TrialError;
+use crate::kit::TrialError;
 use crate::kit::settings::ReuseLimits;
 use crate::kit::settings::{LabSpec, SettingsReader, wrong};
 use crate::kit::target::Target;

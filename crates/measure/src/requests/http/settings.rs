@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::SPEC;
 use super::requests::{Ends, LabServer, LabSettings, RequestSettings, ends};
-use crate::kit::plan::TrialError;
+use crate::kit::TrialError;
 use crate::kit::settings::{SettingsReader, WarmUp, check_congestion, time_above_zero, wrong};
 use crate::kit::target::Target;
 use tcptoll_core::experiment::option::{Only, Opt};

@@ -7,11 +7,12 @@ use super::closing::{AfterLoad, Server, count_closed, take_closing};
 use super::forecast::Pace;
 use super::requests::{Ends, LabServer, LabSettings};
 use super::settings::{HttpSettings, Tls};
+use crate::kit::TrialError;
 use crate::kit::hosts::RootsFile;
 use crate::kit::hosts::{PortsNeeded, launch, read_sysctls};
 use crate::kit::notes::Notes;
 use crate::kit::path::Opened;
-use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::plan::{Context, Outcome};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::{WarmUp, wrong};
@@ -19,7 +20,7 @@ use crate::kit::target::{NO_ANSWER, Unreached};
 use tcptoll_core::stats::Histogram;
 use tcptoll_core::study::PlannedArm;
 use tcptoll_core::tcp::ports::{ClientCloses, PortForecast, PortSettings, forecast};
-use tcptoll_core::units::human_count;
+use tcptoll_core::units::{human_count, ns};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::{Handle, Hosts};
 use tcptoll_lab::messages::{
@@ -238,7 +239,6 @@ impl HttpTrial<'_> {
         }
         let tls = self.settings.tls != Tls::Off;
         let at = SocketAddr::new(hosts.addresses.server, if tls { TLS_PORT } else { PORT });
-        let ns = |time: Duration| time.as_nanos() as u64;
         let spec = ServerSpec {
             kind: known.kind,
             at,
@@ -321,7 +321,6 @@ impl HttpTrial<'_> {
         context: &Context<'_>,
     ) -> HttpLoad {
         let HttpSettings { load, tls, insecure, ca, .. } = self.settings;
-        let ns = |time: Duration| time.as_nanos() as u64;
         let made = roots.map(|file| file.path().display().to_string());
         let (warmup_requests, warmup_ns) = match self.pace.warmup {
             WarmUp::Operations(count) => (count, 0),

@@ -11,7 +11,8 @@ mod settings;
 pub(crate) mod sheet;
 mod trial;
 
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan};
 use settings::PoolSettings;
 use tcptoll_core::experiment::figures::{RTT, histogram, metric};
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};

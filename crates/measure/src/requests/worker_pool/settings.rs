@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::SPEC;
+use crate::kit::TrialError;
 use crate::kit::hosts::OVERHEAD_S;
-use crate::kit::plan::TrialError;
 use crate::kit::settings::{LabSpec, SettingsReader, number, time_above_zero, wrong};
 use tcptoll_core::experiment::option::{Only, Opt};
 use tcptoll_core::experiment::options::{

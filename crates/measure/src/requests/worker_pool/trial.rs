@@ -3,12 +3,14 @@
 
 use std::net::SocketAddr;
 use std::time::Duration;
+use tcptoll_core::units::ns;
 
 use super::settings::{PoolSettings, StallSettings};
+use crate::kit::TrialError;
 use crate::kit::hosts::{DEFAULT_PORTS, PortsNeeded, workers_seen};
 use crate::kit::notes::Notes;
 use crate::kit::opening::recorded_queues;
-use crate::kit::plan::{Context, Outcome, TrialError};
+use crate::kit::plan::{Context, Outcome};
 use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::LabSpec;
@@ -293,9 +295,4 @@ impl Trial for PoolTrial<'_> {
 
     /// The client's counters have the connections of the load in them, which never reach the link.
     fn compare(&mut self, _seen: &LoadObservation<'_>) {}
-}
-
-/// A time as orders have it. Settings are minutes at most.
-fn ns(time: Duration) -> u64 {
-    time.as_nanos() as u64
 }

@@ -8,7 +8,8 @@ use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::files::Shared;
 use tcptoll_lab::lab::{Interrupt, LabError};
 
-use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::kit::TrialError;
+use crate::kit::plan::{Context, Experiment, Outcome, Plan, PublicLoad};
 use crate::kit::target::Target;
 
 /// One trial, as the experiment sees it.

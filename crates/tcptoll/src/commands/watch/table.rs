@@ -1,6 +1,7 @@
 //! Listeners and destinations as tables: their columns, and what of a row each shows.
 
 use std::cmp::Ordering;
+use tcptoll_core::units::host_port;
 
 use textwrap::core::display_width;
 
@@ -33,7 +34,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         rank: 0,
         cell: |one, _| {
             let times = if one.sockets > 1 { format!(" ×{}", one.sockets) } else { String::new() };
-            format!("{}{times}", place(&printable_line(&one.address), one.port))
+            format!("{}{times}", host_port(&printable_line(&one.address), one.port))
         },
         sort: Some(Sort::Address),
     },
@@ -134,7 +135,7 @@ pub(super) const DESTINATIONS: &[Column<DestinationState>] = &[
         align: Align::Left,
         width: (19, 47),
         rank: 0,
-        cell: |one, _| place(&printable_line(&one.address), one.port),
+        cell: |one, _| host_port(&printable_line(&one.address), one.port),
         sort: None,
     },
     Column {
@@ -281,14 +282,14 @@ pub(super) fn listeners<'a>(
 /// Destinations of a state that match.
 pub(super) fn destinations<'a>(state: &'a State, filter: &str) -> Vec<&'a DestinationState> {
     let matches = |one: &&DestinationState| {
-        filter.is_empty() || contains(&place(&one.address, one.port), filter)
+        filter.is_empty() || contains(&host_port(&one.address, one.port), filter)
     };
     state.destinations.iter().filter(matches).collect()
 }
 
 fn matches(one: &ListenerState, filter: &str) -> bool {
     filter.is_empty()
-        || contains(&place(&one.address, one.port), filter)
+        || contains(&host_port(&one.address, one.port), filter)
         || one.process.as_ref().is_some_and(|process| {
             contains(&process.name, filter) || process.pid.to_string() == filter
         })
@@ -296,11 +297,6 @@ fn matches(one: &ListenerState, filter: &str) -> bool {
 
 fn contains(text: &str, part: &str) -> bool {
     text.to_lowercase().contains(&part.to_lowercase())
-}
-
-/// `10.0.0.7:80`, `[fd00::7]:80`: what a diagnosis of it is about.
-pub(super) fn place(address: &str, port: u16) -> String {
-    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
 // A table in the columns of a terminal: which columns fit, how wide each is, how a cell is cut.

@@ -2,15 +2,13 @@
 
 use std::fmt::Write as _;
 
-use tcptoll_core::units::{human_bytes, human_count, human_us, plural};
+use tcptoll_core::units::{host_port, human_bytes, human_count, human_us, plural};
 use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity};
 use tcptoll_live::watch::{ListenerState, State};
 use tcptoll_show::{printable, printable_line};
 
 use super::figures::{activity, in_words, lasts, levels, lines, unreadable};
-use super::table::{
-    self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit, place,
-};
+use super::table::{self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit};
 use crate::commands::prose::beside;
 use crate::screen;
 
@@ -77,7 +75,7 @@ fn waiting(state: &State) -> String {
     format!(
         " {} clients waited at {} at each of {} looks: watch longer.",
         human_count(queue.shortest.into()),
-        place(&one.address, one.port),
+        host_port(&one.address, one.port),
         queue.looks
     )
 }

@@ -1,6 +1,7 @@
 //! Whatever a machine has, findings are whole.
 
 use proptest::prelude::*;
+use tcptoll_core::units::host_port;
 
 use super::*;
 
@@ -100,14 +101,14 @@ prop_compose! {
             address: longest.into(), port: 65_535, ports_in_use: levels[0], time_wait: levels[1],
             ..DestinationState::default()
         }];
-        let to = live::place(longest, 65_535);
+        let to = host_port(longest, 65_535);
         all.openings = vec![Opening { to, ports_per_s: rates[1], time_wait_per_s: rates[2] }];
         all.tracked_per_s = Some(rates[3]);
         all.standing = vec![StandingQueue {
             on: "0.0.0.0:80".into(), shortest: levels[2], longest: levels[3], limit: levels[4], looks: levels[5],
         }];
         all.neighbours = [Some(80), None].map(|local_port| Neighbour {
-            local_port, remote: live::place(longest, 65_535), connections: counts[2],
+            local_port, remote: host_port(longest, 65_535), connections: counts[2],
             with_keepalive: counts[3], unprotected: counts[4], unprotected_idle: counts[5],
             unprotected_idle_max_s: Some(rates[0]), probe_after_max_s: Some(rates[1]),
             idle_max_s: None, routed,

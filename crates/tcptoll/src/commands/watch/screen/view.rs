@@ -1,10 +1,11 @@
 //! What the user looks at: which moment, which rows in which order, which page. Keys change it.
 
+use tcptoll_core::units::host_port;
 use tcptoll_live::diagnosis::Diagnosis;
 use tcptoll_live::watch::diagnoses::of_destination;
 use tcptoll_live::watch::{DestinationState, History, ListenerState, State};
 
-use super::super::table::{self, Sort, place};
+use super::super::table::{self, Sort};
 use super::terminal::Key;
 
 /// `PgUp` and `PgDn` go at least this far in time, s.
@@ -116,10 +117,10 @@ impl Rows<'_> {
         match section {
             Section::Wrong => self.wrong.iter().map(|one| one.subject.clone()).collect(),
             Section::Listeners => {
-                self.listeners.iter().map(|one| place(&one.address, one.port)).collect()
+                self.listeners.iter().map(|one| host_port(&one.address, one.port)).collect()
             }
             Section::Destinations => {
-                self.destinations.iter().map(|one| place(&one.address, one.port)).collect()
+                self.destinations.iter().map(|one| host_port(&one.address, one.port)).collect()
             }
         }
     }
