@@ -32,20 +32,6 @@ const LINES_MAX: usize = 600;
 /// A chain of renames longer than this is taken for a circle of them.
 const RENAMES_MAX: usize = 16;
 
-/// Circles that are there still, since subjects that stood in several crates stand in one folder. This table only
-/// shrinks: an entry that is not true any more is a fault, and so is a new circle.
-const KNOWN: &[&str] = &[
-    "circle in tcptoll: cli, exit, output, screen, stdout, studies, tune",
-    "circle in tcptoll_core: record, study, tcp, verdict",
-    "circle in tcptoll_core::record: arm, comparison",
-    "circle in tcptoll_core::record: connections, keepalive, own, pages, queues, transfers",
-    "circle in tcptoll_lab::servers: php, program, site",
-    "circle in tcptoll_measure::carry::messages: advice, findings",
-    "circle in tcptoll_measure::carry::stream: findings, several",
-    "circle in tcptoll_measure::pages::page: pictures, sheet",
-    "circle in tcptoll_measure::runner: gathered, points",
-];
-
 /// The folder whose folders are the families of experiments.
 const MEASURE: &str = "crates/measure/src/";
 /// What lists all experiments.
@@ -76,6 +62,7 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("crates/measure/src/pages/visitors/", "page", "a unit: what visitors load"),
     ("crates/measure/src/requests/http/", "connect", "a distribution: the time to connect"),
     ("crates/measure/src/requests/http/", "keepalive", KEEPALIVE),
+    ("crates/tcptoll/src/cli/tune.rs", "keepalive", KEEPALIVE),
     ("crates/tcptoll/src/tune/setting.rs", "keepalive", KEEPALIVE),
     ("crates/tcptoll/src/tune/load.rs", "keepalive", KEEPALIVE),
 ];
@@ -379,26 +366,13 @@ fn mentions(tree: &Tree) -> Vec<String> {
     faults
 }
 
-/// What is found and not in the table, and what is in the table and not found.
-fn unknown(found: Vec<String>, known: &[&str]) -> Vec<String> {
-    let head = |circle: &str| circle.lines().next().unwrap_or_default().to_owned();
-    let gone = known.iter().filter(|known| !found.iter().any(|circle| head(circle) == **known));
-    let gone: Vec<String> =
-        gone.map(|known| format!("KNOWN: {known}: there is none any more")).collect();
-    let new = found.into_iter().filter(|circle| !known.contains(&head(circle).as_str()));
-    new.chain(gone).collect()
-}
-
 /// `cargo xtask layers`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     ensure!(arguments.is_empty(), "layers takes no arguments");
     let tree = Tree::new(&sources()?)?;
     let (packages, undeclared) = licences::check()?;
     let rules = [
-        (
-            format!("circles of modules in {} source files, {} known", tree.0.len(), KNOWN.len()),
-            unknown(circles(&tree), KNOWN),
-        ),
+        (format!("circles of modules in {} source files", tree.0.len()), circles(&tree)),
         ("common code names no experiment".to_owned(), mentions(&tree)),
         (format!("{packages} packages, their licences, sources and bans"), undeclared),
     ];
@@ -471,16 +445,6 @@ mod tests {
     }
 
     /// The first line of each circle.
-    #[test]
-    fn a_known_circle_is_no_fault_and_one_that_is_gone_is() {
-        let found =
-            || vec!["circle in a: x, y\n  x → y".to_owned(), "circle in b: p, q".to_owned()];
-        assert_eq!(unknown(found(), &["circle in a: x, y"]), ["circle in b: p, q"]);
-        let gone =
-            unknown(found(), &["circle in a: x, y", "circle in b: p, q", "circle in c: u, v"]);
-        assert_eq!(gone, ["KNOWN: circle in c: u, v: there is none any more"]);
-    }
-
     fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
         let [circles, _] = faults(files);
         circles.iter().map(|text| text.lines().next().unwrap().to_owned()).collect()

@@ -9,6 +9,7 @@
 compile_error!("tcptoll measures the TCP of the Linux kernel: build and run it on Linux");
 
 pub mod clock;
+pub mod connections;
 pub mod cpu;
 pub mod epoll;
 pub mod namespace;

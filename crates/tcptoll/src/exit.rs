@@ -5,8 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use console::Term;
 
-use crate::screen;
-use crate::stdout::{has_unicode, in_locale};
+use crate::screen::{self, has_unicode, in_locale};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

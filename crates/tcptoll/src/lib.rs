@@ -9,6 +9,7 @@ mod commands;
 mod exit;
 mod limit;
 mod output;
+mod progress;
 pub mod schema;
 mod screen;
 mod stdout;

@@ -24,7 +24,8 @@ use tcptoll_measure::runner::{Progress, Run, RunError, RunOptions, Schedule, Sta
 use crate::cli::{Format, OutputArgs};
 use crate::exit::{Status, say};
 use crate::limit::{Held, Limit};
-use crate::screen::{self, ProgressLine};
+use crate::progress::ProgressLine;
+use crate::screen;
 use crate::stdout;
 
 /// Runs a study, prints its result, writes what was asked for.

@@ -1,17 +1,8 @@
-//! The terminal: its width, its colours, progress on stderr, and where a line of words ends.
-
-use std::cell::Cell;
-use std::time::{Duration, Instant};
+//! The terminal: its width, its colours, its characters, and where a line of words ends.
 
 use console::Term;
-use indicatif::{ProgressBar, ProgressStyle};
 use textwrap::core::display_width;
 
-use crate::exit::say;
-use crate::stdout::{has_unicode, in_locale};
-use tcptoll_core::units::human_us;
-use tcptoll_lab::messages::Live;
-use tcptoll_measure::runner::{ATTEMPTS_MAX, Progress};
 use tcptoll_show::TextStyle;
 
 /// How text is to look on stdout: colour only on a terminal and without `NO_COLOR`.
@@ -33,121 +24,19 @@ pub(crate) fn terminal() -> Option<usize> {
     term.is_term().then(|| usize::from(term.size().1))
 }
 
-/// A line on stderr that says which arm runs and how long the run will still take.
-pub(crate) struct ProgressLine {
-    bar: ProgressBar,
-    /// Whether repetitions are said in lines of their own.
-    announces: bool,
-    trial_begun: Cell<Instant>,
+/// Text for people in the characters of their locale: ASCII where that has no Unicode.
+pub(crate) fn in_locale(text: &str) -> String {
+    if has_unicode() { text.to_owned() } else { tcptoll_show::ascii(text) }
 }
 
-impl ProgressLine {
-    /// Shows nothing if `quiet`, and repetitions alone if stderr is no terminal.
-    pub(crate) fn new(quiet: bool) -> Self {
-        let terminal = Term::stderr().is_term();
-        let bar =
-            if quiet || !terminal { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-        bar.set_style(spinner());
-        bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, announces: !quiet && !terminal, trial_begun: Cell::new(Instant::now()) }
-    }
-
-    /// Shows how far the run has come.
-    pub(crate) fn show(&self, progress: &Progress<'_>) {
-        let mut message = tcptoll_show::printable_line(progress.arm);
-        if progress.rounds > 1 {
-            message += &format!(" · round {} of {}", progress.round, progress.rounds);
-        }
-        if progress.arms > 1 {
-            message += &format!(" · arm {} of {}", progress.number, progress.arms);
-        }
-        if let Some(why) = progress.repeated_for {
-            let why = tcptoll_show::printable_line(why);
-            message += &format!(" · attempt {} of {ATTEMPTS_MAX}: {why}", progress.attempt + 1);
-        }
-        // Operations of one trial, milliseconds of another.
-        if let Some(percent) = (100 * progress.done).checked_div(progress.total) {
-            message += &format!(" · {} %", percent.min(100));
-        }
-        if let Some(live) = &progress.live {
-            message += &figures(live);
-        }
-        // The estimate is of the trial's beginning; meanwhile time goes on.
-        if progress.done == 0 && progress.total == 0 {
-            self.trial_begun.set(Instant::now());
-            if let Some(line) = announcement(progress).filter(|_| self.announces) {
-                say(&line);
-            }
-        }
-        let left = progress.left_s - self.trial_begun.get().elapsed().as_secs_f64();
-        if left >= 1.0 {
-            let left = left.ceil() as u64;
-            message += &format!(" · about {:02}:{:02} left", left / 60, left % 60);
-        }
-        self.bar.set_message(in_locale(&message));
-    }
-}
-
-/// A spinner and a message, in the characters of the locale.
-fn spinner() -> ProgressStyle {
-    let style = ProgressStyle::with_template("{spinner} {wide_msg}");
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-    if has_unicode() { style } else { style.tick_chars("-\\|/ ") }
-}
-
-/// A line on stderr while the program waits. It starts no thread: what joins namespaces needs a process
-/// with one thread.
-pub(crate) struct StatusLine {
-    bar: ProgressBar,
-}
-
-impl StatusLine {
-    /// Shows nothing unless `shown`, or if stderr is no terminal.
-    pub(crate) fn new(shown: bool) -> Self {
-        let shown = shown && Term::stderr().is_term();
-        let bar = if shown { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        bar.set_style(spinner());
-        Self { bar }
-    }
-
-    /// Says what is waited for.
-    pub(crate) fn say(&self, message: &str) {
-        self.bar.set_message(in_locale(message));
-        self.bar.tick();
-    }
-}
-
-impl Drop for StatusLine {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-/// Rate, p99 and failures of the last second.
-fn figures(live: &Live) -> String {
-    let p99 = live.p99_us.map_or_else(String::new, |us| format!(" · p99 {}", human_us(us)));
-    let failed =
-        if live.failed == 1 { "1 error".to_owned() } else { format!("{} errors", live.failed) };
-    format!(" · {:.0}/s{p99} · {failed}", live.ok_per_s)
-}
-
-/// A repetition in a line of its own, where no progress is shown; `None`: this is none.
-fn announcement(progress: &Progress<'_>) -> Option<String> {
-    let why = progress.repeated_for?;
-    let arm = if progress.arm.is_empty() { "the trial" } else { progress.arm };
-    Some(format!(
-        "repeating {}, round {}, attempt {} of {ATTEMPTS_MAX}: {}",
-        tcptoll_show::printable_line(arm),
-        progress.round,
-        progress.attempt + 1,
-        tcptoll_show::printable_line(why)
-    ))
-}
-
-impl Drop for ProgressLine {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
+/// Whether the locale has Unicode. Where no variable names a locale, as in most containers, it is taken to have it.
+pub(crate) fn has_unicode() -> bool {
+    let value = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    let named = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(value);
+    named.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
 }
 
 /// Lines longer than this are hard to read; help is as wide.
@@ -188,36 +77,6 @@ fn options<'a>(width: usize) -> textwrap::Options<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_repetition_is_announced_with_its_arm_place_and_reason() {
-        let first = Progress {
-            arm: "link metro",
-            number: 1,
-            arms: 2,
-            round: 3,
-            rounds: 5,
-            attempt: 0,
-            repeated_for: None,
-            done: 0,
-            total: 0,
-            live: None,
-            left_s: 9.0,
-        };
-        assert_eq!(announcement(&first), None);
-        let why = Some("a hypervisor took CPU time");
-        let again = Progress { attempt: 1, repeated_for: why, ..first };
-        let says = "repeating link metro, round 3, attempt 2 of 4: a hypervisor took CPU time";
-        assert_eq!(announcement(&again).as_deref(), Some(says));
-    }
-
-    #[test]
-    fn figures_of_the_last_second_are_a_rate_a_p99_and_errors() {
-        let live = Live { ok_per_s: 24_310.4, failed: 0, p99_us: Some(1_905.0) };
-        assert_eq!(figures(&live), " · 24310/s · p99 1.91 ms · 0 errors");
-        let few = Live { ok_per_s: 3.2, failed: 1, p99_us: None };
-        assert_eq!(figures(&few), " · 3/s · 1 error");
-    }
 
     #[test]
     fn long_lines_are_wrapped_with_their_indent_and_short_ones_stay_as_they_are() {

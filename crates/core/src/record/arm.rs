@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::comparison::Round;
-use super::connections::{Closing, Expectation, Timeline};
+use super::comparison::{Metric, Round};
+use super::connections::{Closing, Expectation};
 use super::hosts::{HostSummary, LinkMeasured, Path, Softirq};
 use super::own::Own;
+use crate::stats::saturation::Saturation;
 use crate::stats::{HistogramSummary, Series, TOP_NS};
+use crate::tcp::handshake::Timeline;
 use crate::tcp::ports::PortForecast;
 use crate::tcp::wire::Wire;
-use crate::verdict::saturation::Saturation;
 
 /// One combination of factor levels, with everything observed of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -128,23 +129,6 @@ pub struct Warmup {
     /// Distributions, as in the arm.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub histograms: BTreeMap<String, HistogramSummary>,
-}
-
-/// A single figure.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Metric {
-    /// The figure; of several rounds their mean.
-    pub value: f64,
-    /// Its unit: `us`, `1/s`, `bytes/s`.
-    pub unit: String,
-    /// 95 % interval over rounds; absent with too few rounds to say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ci95: Option<[f64; 2]>,
-    /// Median over rounds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub median: Option<f64>,
-    /// Observations behind the value: operations of one round, or else rounds.
-    pub n: u64,
 }
 
 /// The longest time of a distribution, µs, a hundredfold: maxima are kept at their true length.

@@ -4,54 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::own::{Merge, merged, sum};
+use super::merge::{Merge, merged, sum};
 use crate::stats::Series;
-
-/// Where the time of one operation went, step by step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Timeline {
-    /// The steps in the order of the handshake.
-    pub steps: Vec<Step>,
-    /// The same handshake from each point of view.
-    pub views: Vec<HandshakeView>,
-    /// Operations whose every stamp was found.
-    pub matched: u64,
-    /// Operations left out because a stamp is missing or they were retransmitted.
-    pub unmatched: u64,
-    /// `measured`; `witness`: a shorter trial of its own with a packet tap; `tcp-info`: two parts that the
-    /// client's kernel tells, without a capture.
-    pub source: String,
-}
-
-/// One step of a timeline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Step {
-    /// What happens: `SYN on its way`.
-    pub name: String,
-    /// `client`, `wire` or `server`: whose time it is.
-    pub at: String,
-    /// When the median operation begins the step, µs after `connect()` was called.
-    pub begins_us: f64,
-    /// Median, µs.
-    pub p50_us: f64,
-    /// 99th percentile, µs; absent with fewer than ten values beyond.
-    #[serde(default)]
-    pub p99_us: Option<f64>,
-}
-
-/// The handshake from one point of view.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "View")]
-pub struct HandshakeView {
-    /// `client`, `server kernel`, `server process` or `wire`.
-    pub name: String,
-    /// From what to what.
-    pub span: String,
-    /// Median, µs.
-    pub p50_us: f64,
-    /// What arithmetic expects, in round trips: 1, 1.5.
-    pub expected_rtts: f64,
-}
 
 /// What arithmetic expects of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,13 +30,6 @@ pub struct Expectation {
     /// Least round trip over that distance in vacuum, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_vacuum_us: Option<f64>,
-}
-
-impl Merge for Timeline {
-    /// The first: steps of several rounds have no common median.
-    fn merge(rounds: &[&Self]) -> Option<Self> {
-        rounds.first().copied().cloned()
-    }
 }
 
 impl Merge for Expectation {

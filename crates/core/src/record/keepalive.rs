@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::own::{Merge, merged, parts, sum, summed};
+use super::merge::{Merge, merged, parts, sum, summed};
 use crate::tcp::checking::{Checking, Mechanism, Path, expected_false_alarms};
 use crate::tcp::wire::Traffic;
 

@@ -16,20 +16,18 @@ mod comparison;
 mod connections;
 mod hosts;
 mod keepalive;
-pub(crate) mod own;
+pub(crate) mod merge;
+mod own;
 mod pages;
 mod queues;
 mod transfers;
 
-pub use arm::{Arm, Metric, Warmup, impossible};
+pub use arm::{Arm, Warmup, impossible};
 pub use comparison::{
-    Comparison, Due, Merged, Missing, NotMerged, OverPoints, Point, PointArm, PointRatio, Points,
-    Round, Rounds, Source, SplitLoad, Verdict,
+    Comparison, Due, Merged, Metric, Missing, NotMerged, OverPoints, Point, PointArm, PointRatio,
+    Points, Round, Rounds, Source, SplitLoad, Verdict,
 };
-pub use connections::{
-    Acks, Cliff, Closing, Expectation, HandshakeView, MessageWay, PortPoint, PortUse, Step,
-    Timeline,
-};
+pub use connections::{Acks, Cliff, Closing, Expectation, MessageWay, PortPoint, PortUse};
 pub use hosts::{
     Background, HostSummary, LinkAsked, LinkKind, LinkMeasured, Listener, LossMeasured, Path,
     Resolved, Route, Softirq,
@@ -48,6 +46,7 @@ pub use transfers::{
 
 pub use crate::stats::{HistogramSummary, Series};
 pub use crate::study::Published;
+pub use crate::tcp::handshake::{HandshakeView, Step, Timeline};
 pub use crate::tcp::wire::{Traffic, Wire, WireCounts};
 
 /// Version of the record format written by this build.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::own::{Merge, sum, summed};
+use super::merge::{Merge, sum, summed};
 use crate::page::waterfall::Waterfall;
 use crate::stats::Series;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::own::{Merge, merged, parts, sum, sum_of_some, summed, summed_by_place};
+use super::merge::{Merge, merged, parts, sum, sum_of_some, summed, summed_by_place};
 use crate::stats::Series;
 
 /// The queues of the server's listeners during a load, and the outcome of each connection.

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::own::{Merge, merged, parts, sum};
+use super::merge::{Merge, merged, parts, sum};
 
 /// Bulk data over one or more connections.
 ///

@@ -11,6 +11,7 @@ pub mod arrivals;
 pub mod diagnostics;
 pub mod histogram;
 pub mod sample;
+pub mod saturation;
 pub mod sequence;
 pub mod summary;
 pub mod two_sample;

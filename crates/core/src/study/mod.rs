@@ -10,7 +10,6 @@
 //! fixed seed every study would run in the same order, and the bad luck of that order would be in all of
 //! them.
 
-pub mod answer;
 pub mod error;
 pub mod file;
 pub mod pairs;

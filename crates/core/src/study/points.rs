@@ -2,7 +2,7 @@
 //! that one of several machines takes.
 //!
 //! In what their studies may differ is said by [`difference`], what they show together by
-//! [`crate::verdict::compare::over_points`]. A share has its own number of requests and no duration. A
+//! [`crate::verdict::points::over_points`]. A share has its own number of requests and no duration. A
 //! duration would be rounded up in each share: three shares of 10,000 requests would have 10,002.
 
 use std::fmt;

@@ -12,9 +12,9 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::record::{HandshakeView, Step, Timeline};
 use crate::tcp::packet::Packet;
 use crate::tcp::wire::Direction;
 
@@ -34,6 +34,52 @@ const ACCEPTED_WITHIN_NS: u64 = 600_000_000_000;
 /// A step between two machines is shown from so many times on within which their clocks compare: then it is
 /// right to a third.
 const STEP_BOUNDS: u64 = 3;
+
+/// Where the time of one operation went, step by step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Timeline {
+    /// The steps in the order of the handshake.
+    pub steps: Vec<Step>,
+    /// The same handshake from each point of view.
+    pub views: Vec<HandshakeView>,
+    /// Operations whose every stamp was found.
+    pub matched: u64,
+    /// Operations left out because a stamp is missing or they were retransmitted.
+    pub unmatched: u64,
+    /// `measured`; `witness`: a shorter trial of its own with a packet tap; `tcp-info`: two parts that the
+    /// client's kernel tells, without a capture.
+    pub source: String,
+}
+
+/// One step of a timeline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// What happens: `SYN on its way`.
+    pub name: String,
+    /// `client`, `wire` or `server`: whose time it is.
+    pub at: String,
+    /// When the median operation begins the step, µs after `connect()` was called.
+    pub begins_us: f64,
+    /// Median, µs.
+    pub p50_us: f64,
+    /// 99th percentile, µs; absent with fewer than ten values beyond.
+    #[serde(default)]
+    pub p99_us: Option<f64>,
+}
+
+/// The handshake from one point of view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "View")]
+pub struct HandshakeView {
+    /// `client`, `server kernel`, `server process` or `wire`.
+    pub name: String,
+    /// From what to what.
+    pub span: String,
+    /// Median, µs.
+    pub p50_us: f64,
+    /// What arithmetic expects, in round trips: 1, 1.5.
+    pub expected_rtts: f64,
+}
 
 /// The client's end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -2,11 +2,9 @@
 
 pub mod checking;
 pub mod counters;
-pub mod drops;
 pub mod handshake;
 pub mod packet;
-pub mod port_cliff;
 pub mod ports;
+pub mod syn;
 pub mod tcp_info;
-pub mod throughput;
 pub mod wire;

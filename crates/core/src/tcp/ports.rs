@@ -10,8 +10,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::record::own::Merge;
-
 /// A forecast.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PortForecast {
@@ -37,15 +35,6 @@ pub struct PortForecast {
     pub sustained_per_s: Option<f64>,
     /// In a sentence.
     pub text: String,
-}
-
-impl Merge for PortForecast {
-    /// Of settings, which rounds of an arm have in common; where it rests on how the round went, the one that
-    /// lets the fewest connections go on.
-    fn merge(rounds: &[&Self]) -> Option<Self> {
-        let per_s = |one: &Self| one.sustained_per_s.unwrap_or(f64::INFINITY);
-        rounds.iter().copied().min_by(|a, b| per_s(a).total_cmp(&per_s(b))).cloned()
-    }
 }
 
 /// What the forecast rests on.

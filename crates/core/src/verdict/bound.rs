@@ -87,7 +87,7 @@ mod tests {
         Summary {
             arms: vec![arm],
             excluded: excluded(trials),
-            ..crate::study::answer::tests::summary()
+            ..crate::verdict::answer::tests::summary()
         }
     }
 

@@ -5,7 +5,7 @@
 
 use tcptoll_core::stats::sequence;
 use tcptoll_core::study::stop::MIN_ROUNDS;
-use tcptoll_core::verdict::compare::points::{POINTS_FOR_A_VERDICT, PointValue, interval, spread};
+use tcptoll_core::verdict::points::{POINTS_FOR_A_VERDICT, PointValue, interval, spread};
 
 use crate::source::Source;
 use crate::{ALPHA, RUNS, figure, modes, share};

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tcptoll_core::tcp::drops::HalfOpenSettings;
 use tcptoll_core::tcp::packet::{endpoints, syn};
+use tcptoll_core::tcp::syn::HalfOpenSettings;
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::raw_ip::{RawIp, devices_up};
 use tcptoll_kernel::sock_diag::SockDiag;

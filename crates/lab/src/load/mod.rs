@@ -24,7 +24,9 @@
 pub mod browser;
 pub mod clocks;
 pub mod connect;
+mod connect_evidence;
 mod control;
+mod departures;
 mod driver;
 mod epoll;
 pub mod exchange;

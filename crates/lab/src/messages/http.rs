@@ -12,7 +12,7 @@ use tcptoll_core::page::site::Site;
 use tcptoll_core::record::Closing;
 use tcptoll_core::stats::Series;
 use tcptoll_core::stats::arrivals::Spread;
-use tcptoll_core::verdict::saturation::Ages;
+use tcptoll_core::stats::saturation::Ages;
 
 use super::{is_default, order};
 

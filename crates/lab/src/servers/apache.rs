@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::certificate::Certificate;
 use super::scoreboard::PATH;
-use super::site::{COMPRESSED, Certificate, Laid, Php, READY_PATH};
+use super::site::{COMPRESSED, Laid, Php, READY_PATH};
 use super::{Prepared, content, files_each, milliseconds, php, program, refuse_work, workers};
 use crate::files::RunFolder;
 use crate::messages::ServerSpec;

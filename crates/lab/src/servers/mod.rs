@@ -11,6 +11,7 @@
 
 mod apache;
 mod backends;
+mod certificate;
 pub mod fronts;
 pub mod memory;
 mod nginx;
@@ -29,11 +30,11 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
+use certificate::Certificate;
 pub(crate) use perform::perform;
 pub(crate) use pool::Pool;
 pub(crate) use program::command;
 use scoreboard::StatusPage;
-use site::Certificate;
 use status::Source;
 use tcptoll_core::page::site::Site;
 use tcptoll_kernel::{cpu, process};

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::certificate::Certificate;
 use super::scoreboard::PATH;
-use super::site::{COMPRESSED, Certificate, Laid, READY_PATH};
+use super::site::{COMPRESSED, Laid, READY_PATH};
 use super::{Prepared, content, files_each, milliseconds, program, refuse_work, workers};
 use crate::files::RunFolder;
 use crate::messages::ServerSpec;

@@ -15,7 +15,7 @@ use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::reset_when_closed;
 
 use super::SERVER_UID;
-use super::site::Certificate;
+use super::certificate::Certificate;
 use crate::messages::Launch;
 
 /// A server must answer within this. Puma on a slow machine needs seconds.

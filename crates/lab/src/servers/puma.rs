@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::site::Certificate;
+use super::certificate::Certificate;
 use super::{Prepared, files_each, program, workers};
 use crate::files::RunFolder;
 use crate::messages::ServerSpec;

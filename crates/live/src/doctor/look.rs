@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use tcptoll_core::units::host_port;
 
 use tcptoll_kernel::SysError;
-use tcptoll_kernel::sock_diag::{Connection, Silence, SockDiag, Timer};
+use tcptoll_kernel::connections::{Connection, Silence, Timer};
+use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_lab::observe::read_sysctl;
 
 use super::neighbours::{Forgets, Held, KeepAlive, Neighbours, Routes, forgets};

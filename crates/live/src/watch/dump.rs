@@ -11,7 +11,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tcptoll_core::tcp::tcp_info::TcpState;
-use tcptoll_kernel::sock_diag::{Connection, ListenSocket};
+use tcptoll_kernel::connections::Connection;
+use tcptoll_kernel::sock_diag::ListenSocket;
 
 use super::{DESTINATIONS_MAX, Destination, Table};
 

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use tcptoll_core::printable::line;
 pub use tcptoll_kernel::SysError;
+use tcptoll_kernel::connections::States;
 use tcptoll_kernel::cpu;
 pub use tcptoll_kernel::namespace::Network;
 use tcptoll_kernel::namespace::join_network;
 use tcptoll_kernel::process::uid;
-use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag, States};
+use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag};
 pub use tcptoll_kernel::terminal::{Keys, Modes, wait_for_keys};
 use tcptoll_lab::clock::{boottime_ns, wall_clock};
 

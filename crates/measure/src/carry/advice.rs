@@ -2,10 +2,10 @@
 //! from the run: the size that the link needs, and what the same run measured with it.
 
 use tcptoll_core::record::{Advice, Arm, Buffer, Summary, Transfer, Way};
-use tcptoll_core::tcp::throughput::{
+use tcptoll_core::units::{human_bytes, human_count, human_rate, human_us, text_size};
+use tcptoll_core::verdict::throughput::{
     Direction, Limit, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
 };
-use tcptoll_core::units::{human_bytes, human_count, human_rate, human_us, text_size};
 
 /// Sizes are advised in steps of an eighth of the power of two below them.
 const STEPS: u64 = 8;

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::record::{Arm, LinkKind, Transfer, Way};
-use tcptoll_core::tcp::throughput::{
+use tcptoll_core::units::{human_bytes, human_count, human_rate, human_us};
+use tcptoll_core::verdict::throughput::{
     Direction, FULL, Limit, Limited, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
 };
-use tcptoll_core::units::{human_bytes, human_count, human_rate, human_us};
 
 use super::advice;
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tcptoll_core::record::{HostSummary, LinkKind};
-use tcptoll_core::tcp::drops::{SynSysctls, syn_ack_ladder, syn_ladder};
+use tcptoll_core::tcp::syn::{SynSysctls, syn_ack_ladder, syn_ladder};
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::certification::{Certificate, Tolerance, certify};
 use tcptoll_lab::lab::{Addresses, Handle, Hosts, Interrupt, LabError, Plan, client_address};

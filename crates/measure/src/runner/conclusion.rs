@@ -10,8 +10,9 @@ use tcptoll_core::record::{
     Arm, Comparison, Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Rounds, Summary,
     Trial, Verdict, WarningEntry,
 };
-use tcptoll_core::study::{FAILURES_ALLOWED, answer, stop};
+use tcptoll_core::study::{FAILURES_ALLOWED, stop};
 use tcptoll_core::units::{capital, human_count};
+use tcptoll_core::verdict::answer;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_core::verdict::{bound, compare, consolidate};
 

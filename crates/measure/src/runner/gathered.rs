@@ -16,12 +16,13 @@ use tcptoll_core::verdict::warning::Warning;
 
 use super::conclusion;
 use super::conclusion::RunState;
-use super::points::{
+use super::merged_summary::{
     about_points, is_repeated, lacks_points, listed_points, of_merge, only_of_all, warnings,
 };
 use super::schedule::Schedule;
 use crate::kit::plan::SplitPlan;
-use crate::record::{MergedRecord, PointRecord, ReadError, Record};
+use crate::merged::{MergedRecord, PointRecord};
+use crate::record::{ReadError, Record};
 
 /// Most vantage points of a merged record.
 const POINTS_MAX: usize = 1_000;

@@ -6,6 +6,7 @@
 
 mod conclusion;
 mod gathered;
+mod merged_summary;
 mod options;
 mod points;
 mod schedule;

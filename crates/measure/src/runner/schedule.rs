@@ -8,7 +8,8 @@ use tcptoll_core::record::{Advice, Resolved};
 use tcptoll_core::study;
 use tcptoll_core::study::pairs::{Pair, pairs};
 use tcptoll_core::study::stop::StopRule;
-use tcptoll_core::study::{PlannedArm, Study, answer};
+use tcptoll_core::study::{PlannedArm, Study};
+use tcptoll_core::verdict::answer;
 use tcptoll_lab::files::Shared;
 
 use super::{RunError, TRIALS_MAX};

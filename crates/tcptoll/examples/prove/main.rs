@@ -24,6 +24,7 @@ mod page;
 mod program;
 mod queues;
 mod remote;
+mod remote_cleanup;
 mod stream;
 mod studies;
 mod support;
@@ -31,6 +32,8 @@ mod table;
 mod truth;
 mod tune;
 mod watch;
+mod watch_cost;
+mod watch_equal;
 #[path = "../../tests/lab/watch_witness.rs"]
 mod watch_witness;
 

@@ -4,7 +4,7 @@
 mod experiment;
 mod hint;
 mod live;
-mod tune;
+pub(crate) mod tune;
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};

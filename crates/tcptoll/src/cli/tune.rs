@@ -2,14 +2,17 @@
 #![allow(clippy::doc_markdown)] // the doc comments are the help text, which has no back quotes
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::error::Error;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use tcptoll_core::experiment::option::{Levels, Opt};
+use tcptoll_core::experiment::spec::Spec;
+use tcptoll_core::study::Study;
+use tcptoll_measure::experiments;
 
 use super::Format;
 use super::experiment::{Typed, argument, typed};
-use crate::tune::load::{OTHERWISE, is_load, spec};
 
 const TUNE_AFTER: &str = "\
 Examples:
@@ -238,4 +241,47 @@ impl FromArgMatches for LoadArgs {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// The study of a search, without arms and load.
+pub(crate) static SEARCH: LazyLock<Study> = LazyLock::new(|| {
+    Study::from_toml(include_str!("../../studies/tune/search.toml"))
+        .expect("a test reads these files")
+});
+
+/// The experiment that a search measures with.
+pub(crate) fn spec() -> &'static Spec {
+    experiments::find(&SEARCH.experiment).expect("a test reads these files")
+}
+
+/// Options of the load that differ here: name, help, and the default that is shown and taken, if it is another.
+pub(crate) const OTHERWISE: [(&str, &str, Option<&str>); 3] = [
+    (
+        "link",
+        "Link between visitors and server: a name (see `tcptoll links`) or values like \
+         rtt=37ms,rate=1gbit,loss=0.1% [default: rtt=15ms]",
+        None,
+    ),
+    ("duration", "Length of the measured window of each trial, after the warm-up", Some("12s")),
+    (
+        "warmup",
+        "Time during which visitors arrive before the measured window, so that the server starts \
+         its workers",
+        Some("8s"),
+    ),
+];
+
+/// Whether an option says who comes, what is loaded, over which link and with which memory. The others are
+/// what is searched, the server, and a server that is not ours.
+pub(crate) fn is_load(option: &Opt) -> bool {
+    const OTHERS: [&str; 7] = [
+        "ca",
+        "insecure",
+        "keepalive",
+        "keepalive-requests",
+        "keepalive-timeout",
+        "max-workers",
+        "server",
+    ];
+    !OTHERS.contains(&option.name) && !matches!(option.levels, Levels::Arguments | Levels::Setting)
 }

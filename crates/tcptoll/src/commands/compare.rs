@@ -12,7 +12,7 @@ use crate::exit::{Status, say};
 use crate::{output, screen, stdout};
 use tcptoll_core::record::{Comparison, Missing, Summary, Trial, WarningEntry};
 use tcptoll_core::study::{Study, percentage};
-use tcptoll_core::verdict::compare::{Run, between};
+use tcptoll_core::verdict::between::{Run, between};
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::record::Record;
 use tcptoll_measure::runner;

@@ -6,6 +6,7 @@ mod explain;
 mod lab;
 mod manual;
 mod prose;
+mod prove;
 mod report;
 mod runs;
 mod serve;
@@ -19,7 +20,7 @@ use crate::cli::{Cli, Command, ExperimentArgs, SchemaOf, TourArgs};
 use crate::exit::Status;
 use crate::{output, stdout, studies, tune};
 
-pub(crate) use doctor::prove::{COMMAND as PROVE, serve as prove};
+pub(crate) use prove::{COMMAND as PROVE, serve as prove};
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {

@@ -11,7 +11,8 @@ use tcptoll_lab::files::{Mark, empty, open_own, write_own};
 use tcptoll_live::watch::pages::{Clock, WatchCsv, Watched};
 use tcptoll_live::watch::{Review, WatchRecord};
 use tcptoll_measure::experiments::REPORTS;
-use tcptoll_measure::record::{MergedRecord, Record};
+use tcptoll_measure::merged::MergedRecord;
+use tcptoll_measure::record::Record;
 use tcptoll_show::run::Reports;
 use tcptoll_show::{printable_line, shell_argument};
 

@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::setting::Setting;
 use super::strategy::REQUESTS_USUAL;
 use crate::cli::TuneArgs;
+use crate::cli::tune::{OTHERWISE, SEARCH, is_load, spec};
 use crate::{output, studies};
-use tcptoll_core::experiment::option::{Levels, Opt};
-use tcptoll_core::experiment::spec::Spec;
+use tcptoll_core::experiment::option::Levels;
 use tcptoll_core::http::access_log;
 use tcptoll_core::page::har;
 use tcptoll_core::page::visits::{Traffic, UNKNOWN};
@@ -20,7 +20,6 @@ use tcptoll_core::study::{Settings, Study, level_text};
 use tcptoll_core::units::parse_time;
 use tcptoll_lab::files::{is_too_large, read_at_most};
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_measure::experiments;
 use tcptoll_measure::pages::Server;
 
 /// Longest access log that is read.
@@ -279,14 +278,10 @@ fn typed(args: &TuneArgs) -> anyhow::Result<Settings> {
 
 // The studies that `tune` measures with, and what of their options a search varies.
 
-static SEARCH: LazyLock<Study> =
-    LazyLock::new(|| built_in(include_str!("../../studies/tune/search.toml")));
-static PAGE: LazyLock<Study> =
-    LazyLock::new(|| built_in(include_str!("../../studies/tune/page.toml")));
-
-fn built_in(text: &str) -> Study {
-    Study::from_toml(text).expect("a test reads these files")
-}
+static PAGE: LazyLock<Study> = LazyLock::new(|| {
+    Study::from_toml(include_str!("../../studies/tune/page.toml"))
+        .expect("a test reads these files")
+});
 
 /// The study of a search, without arms and load.
 pub(crate) fn search() -> Study {
@@ -296,43 +291,6 @@ pub(crate) fn search() -> Study {
 /// The study that loads a page once, without its URL.
 pub(crate) fn page() -> Study {
     PAGE.clone()
-}
-
-/// The experiment that a search measures with.
-pub(crate) fn spec() -> &'static Spec {
-    experiments::find(&SEARCH.experiment).expect("a test reads these files")
-}
-
-/// Options of the load that differ here: name, help, and the default that is shown and taken, if it is another.
-pub(crate) const OTHERWISE: [(&str, &str, Option<&str>); 3] = [
-    (
-        "link",
-        "Link between visitors and server: a name (see `tcptoll links`) or values like \
-         rtt=37ms,rate=1gbit,loss=0.1% [default: rtt=15ms]",
-        None,
-    ),
-    ("duration", "Length of the measured window of each trial, after the warm-up", Some("12s")),
-    (
-        "warmup",
-        "Time during which visitors arrive before the measured window, so that the server starts \
-         its workers",
-        Some("8s"),
-    ),
-];
-
-/// Whether an option says who comes, what is loaded, over which link and with which memory. The others are
-/// what is searched, the server, and a server that is not ours.
-pub(crate) fn is_load(option: &Opt) -> bool {
-    const OTHERS: [&str; 7] = [
-        "ca",
-        "insecure",
-        "keepalive",
-        "keepalive-requests",
-        "keepalive-timeout",
-        "max-workers",
-        "server",
-    ];
-    !OTHERS.contains(&option.name) && !matches!(option.levels, Levels::Arguments | Levels::Setting)
 }
 
 /// The setting of an arm; what it does not set is what the server has by itself.
@@ -369,6 +327,7 @@ pub(crate) fn setting(arm: &Settings, server: Server, workers: u64) -> Result<Se
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tcptoll_measure::experiments;
 
     #[test]
     fn the_studies_are_right_and_their_experiment_has_what_a_search_varies() {

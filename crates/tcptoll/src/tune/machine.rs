@@ -9,11 +9,12 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use super::found::Proof;
-use super::load::{Load, search, spec};
+use super::load::{Load, search};
 use super::search::stored;
 use super::setting::Setting;
 use super::snippet::Distribution;
 use crate::cli::TuneArgs;
+use crate::cli::tune::spec;
 use crate::output;
 use tcptoll_core::experiment::option::Only;
 use tcptoll_core::record::Verdict;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use tcptoll_core::record::{Line, Missing, Summary};
-use tcptoll_measure::record::MergedRecord;
+use tcptoll_measure::merged::MergedRecord;
 use tcptoll_measure::runner::{MergeOptions, merge, summarise_points};
 
 use super::{are_snapshots, path, rendered, stored};

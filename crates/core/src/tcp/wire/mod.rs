@@ -26,11 +26,13 @@ use crate::tcp::packet::{Packet, Segment};
 
 mod ack_delay;
 mod quiet;
+mod received;
 mod spans;
 
 pub use ack_delay::{AckDelays, AckTracker};
 pub use quiet::{Quiet, QuietCounts, Traffic};
-pub use spans::{HeadOfLine, ROWS_MAX, Span, SpanRow, SpanTracker, payload_start};
+pub use received::HeadOfLine;
+pub use spans::{ROWS_MAX, Span, SpanRow, SpanTracker, payload_start};
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

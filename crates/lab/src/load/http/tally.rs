@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tcptoll_core::record::Closing;
 use tcptoll_core::stats::Series;
+use tcptoll_core::stats::saturation::Aging;
 use tcptoll_core::stats::{Histogram, SeriesBuilder};
-use tcptoll_core::verdict::saturation::Aging;
 
 use super::groups::Groups;
 use crate::messages::{HttpReport, Rates};

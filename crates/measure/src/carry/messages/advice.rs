@@ -9,12 +9,12 @@
 //! the link. A run that has none says nothing of it.
 
 use tcptoll_core::experiment::figures::{GOODPUT, LATENCY};
+use tcptoll_core::record::HistogramSummary;
 use tcptoll_core::record::{Advice, Arm};
 use tcptoll_core::study::level_text;
 use tcptoll_core::units::{human_rate, human_us, text_size};
 
 use super::Pattern;
-use super::findings::typical_us;
 use crate::kit::conclusion::value;
 
 /// A block that is fine with Nagle's algorithm on, and the smallest block of a batch.
@@ -393,4 +393,9 @@ impl<'a> Series<'a> {
     fn is_like(&self, other: &Self) -> bool {
         self.rest == other.rest
     }
+}
+
+/// A typical exchange, µs.
+pub(super) fn typical_us(latency: &HistogramSummary) -> Option<f64> {
+    latency.p50.or(latency.mean)
 }

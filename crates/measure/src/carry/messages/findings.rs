@@ -7,11 +7,10 @@ use serde_json::Value;
 use tcptoll_core::experiment::figures::{CLIENT_CPU, CLIENT_SEGMENTS, GOODPUT, LATENCY};
 use tcptoll_core::experiment::spec::{CauseSpec, Finding};
 use tcptoll_core::record::{Arm, NextStep, Sender, Summary};
-use tcptoll_core::stats::HistogramSummary;
-use tcptoll_core::tcp::throughput::quiet_rtt_us;
 use tcptoll_core::units::{human_rate, human_rate_per_s, human_us};
+use tcptoll_core::verdict::throughput::quiet_rtt_us;
 
-use super::advice::{FILLED, Series, size_words};
+use super::advice::{FILLED, Series, size_words, typical_us};
 use super::sheet::limit;
 use super::{ACK_DELAY, CALLS, CLIENT_CPU_SHARE, Pattern, RATE, SERVER_CPU_SHARE, advice};
 use crate::carry::throughput;
@@ -355,11 +354,6 @@ pub(super) fn ack_delay_us(arm: &Arm) -> Option<f64> {
     arm.histograms.get(ACK_DELAY.name)?.max
 }
 
-/// A typical exchange, µs.
-pub(super) fn typical_us(latency: &HistogramSummary) -> Option<f64> {
-    latency.p50.or(latency.mean)
-}
-
 /// An exchange that waits for a delayed ACK with Nagle's algorithm on.
 pub(super) fn exchange(arm: &Arm) -> Option<Finding> {
     let message = arm.own.message.as_ref().filter(|message| message.response_bytes.is_some())?;
@@ -409,6 +403,7 @@ mod tests {
     use crate::kit::conclusion::supported;
 
     use super::*;
+    use tcptoll_core::record::HistogramSummary;
 
     fn arm(latency_us: f64, delayed: i64, ack_us: Option<f64>, nagle: bool) -> Arm {
         let histogram = |max| HistogramSummary {

@@ -9,7 +9,7 @@ use tcptoll_core::experiment::figures::{
     CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, SERVER_SEGMENTS,
 };
 use tcptoll_core::record::Arm;
-use tcptoll_core::tcp::throughput::{Direction, limited_by};
+use tcptoll_core::verdict::throughput::{Direction, limited_by};
 use tcptoll_show::run::{NONE, Own};
 
 use super::{ACK_DELAY, CALLS, CLIENT_CPU_SHARE, RATE, SERVER_CPU_SHARE};

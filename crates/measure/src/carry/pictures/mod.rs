@@ -9,7 +9,7 @@ mod time;
 
 use tcptoll_core::experiment::figures::{GOODPUT, LATENCY};
 use tcptoll_core::record::{Arm, Transfer, Way};
-use tcptoll_core::tcp::throughput;
+use tcptoll_core::verdict::throughput;
 use tcptoll_show::own::{Item, Picture, Section};
 use tcptoll_show::run::Run;
 use tcptoll_show::svg::arm_class;

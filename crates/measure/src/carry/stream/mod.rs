@@ -6,6 +6,7 @@ mod memory_trial;
 mod settings;
 mod several;
 pub(crate) mod sheet;
+mod transfer_arm;
 mod trial;
 
 use tcptoll_core::experiment::figures::{GOODPUT, RTT, metric};

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use tcptoll_core::record::{Advice, Buffer, Summary};
 use tcptoll_core::study::level_text;
-use tcptoll_core::tcp::throughput::{Direction, Limit};
 use tcptoll_core::units::{human_bytes, human_us, text_size};
+use tcptoll_core::verdict::throughput::{Direction, Limit};
 
-use super::findings::{QUEUE_SHOWN, SAME, SIZES, TransferArm, queue, rate, told};
+use super::transfer_arm::{QUEUE_SHOWN, SAME, SIZES, TransferArm, queue, rate, told};
 
 /// Arms that differ in one size alone, the smallest first, and those without a size: `auto`.
 pub(super) struct Sizes<'a> {

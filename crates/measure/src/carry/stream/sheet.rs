@@ -6,7 +6,7 @@ use tcptoll_core::experiment::column::{Column, Figure, Form, Show, Table, value}
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, any_has, every, tidy};
 use tcptoll_core::experiment::figures::GOODPUT;
 use tcptoll_core::record::{Arm, Buffer, Sender, Summary, Transfer};
-use tcptoll_core::tcp::throughput::{
+use tcptoll_core::verdict::throughput::{
     Direction, Limited, bandwidth_delay_product_bytes, limited_by,
 };
 use tcptoll_show::run::{NONE, Own};

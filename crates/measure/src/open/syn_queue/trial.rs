@@ -9,7 +9,7 @@ use tcptoll_core::units::ns;
 use tcptoll_core::experiment::figures::DROPS;
 use tcptoll_core::record::{Arm, DropBalance, HalfOpenPeer, ListenerQueue, Own};
 use tcptoll_core::study::PlannedArm;
-use tcptoll_core::tcp::drops::HalfOpenSettings;
+use tcptoll_core::tcp::syn::HalfOpenSettings;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::{Handle, Hosts, LabError};
 use tcptoll_lab::messages::{

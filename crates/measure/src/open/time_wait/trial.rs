@@ -16,10 +16,10 @@ use tcptoll_core::record::{PortPoint, PortUse};
 use tcptoll_core::stats::{Histogram, Series};
 use tcptoll_core::study::PlannedArm;
 use tcptoll_core::tcp::counters::difference;
-use tcptoll_core::tcp::port_cliff;
-use tcptoll_core::tcp::port_cliff::Chooser;
 use tcptoll_core::tcp::ports::{ClientCloses, PortForecast, PortSettings, assigned, forecast};
 use tcptoll_core::units::{human_count, ns};
+use tcptoll_core::verdict::port_cliff;
+use tcptoll_core::verdict::port_cliff::Chooser;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::{Begun, Hosts, LabError};
 use tcptoll_lab::messages::{

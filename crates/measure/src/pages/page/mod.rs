@@ -5,6 +5,7 @@ mod pictures;
 mod settings;
 pub(crate) mod sheet;
 mod trial;
+mod waterfall;
 
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, FIRST_BYTE_MEAN, RTT, SERVER_CPU, histogram, metric,

@@ -10,7 +10,8 @@ use tcptoll_core::stats::Histogram;
 use tcptoll_core::study::Study;
 use tcptoll_core::verdict::warning::Warning;
 
-use crate::record::{MergedRecord, ReadError, Record};
+use crate::merged::MergedRecord;
+use crate::record::{ReadError, Record};
 use crate::runner::{MergeOptions, merge, summarise_points};
 
 fn study() -> Study {
@@ -469,9 +470,9 @@ fn doubts_about_other_arms_are_not_taken_for_one() {
     let folder = Folder::new();
     let record = merged(&[folder.point(0, 0.8), folder.point(1, 0.8)]);
     let own = [warned("backlog 4 against 8"), warned("backlog 16 against 8")];
-    assert_eq!(super::super::points::warnings(&record.points, &own).len(), 2);
+    assert_eq!(super::super::merged_summary::warnings(&record.points, &own).len(), 2);
     let own = [warned("backlog 4 against 8"), warned("backlog 4 against 8")];
-    assert_eq!(super::super::points::warnings(&record.points, &own).len(), 1);
+    assert_eq!(super::super::merged_summary::warnings(&record.points, &own).len(), 1);
 }
 
 #[test]

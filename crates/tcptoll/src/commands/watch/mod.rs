@@ -6,6 +6,7 @@
 
 mod endpoint;
 mod figures;
+mod request;
 mod screen;
 mod sinks;
 mod table;
@@ -26,7 +27,8 @@ use self::screen::{After, Screen};
 use self::text::Watched;
 use crate::cli::{Format, WatchArgs};
 use crate::exit::{Status, say};
-use crate::screen::{StatusLine, style};
+use crate::progress::StatusLine;
+use crate::screen::style;
 
 const INTERVAL: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_hours(1);

@@ -464,7 +464,7 @@ fn latencies_of_a_saturated_arm_are_not_compared() {
     };
     assert_eq!(verdicts(&trials), [Verdict::Higher; 2]);
     let last = trials.iter_mut().rev().find(|trial| trial.arm.name == "b").unwrap();
-    last.arm.saturation = Some(crate::verdict::saturation::Saturation::default());
+    last.arm.saturation = Some(crate::stats::saturation::Saturation::default());
     assert_eq!(verdicts(&trials), [Verdict::NotEnough, Verdict::Higher]);
     let found = doubts(&pairs, &arms, &trials, "requests_per_s", MARGIN);
     let ids: Vec<&str> = found.iter().map(|doubt| doubt.id.as_str()).collect();

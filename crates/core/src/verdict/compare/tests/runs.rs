@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stats::two_sample;
+use crate::verdict::between::{Run, between};
 
 fn run<'a>(arms: &'a [PlannedArm], trials: &'a [Trial]) -> Run<'a> {
     Run { arms, trials }

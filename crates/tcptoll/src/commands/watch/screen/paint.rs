@@ -16,7 +16,7 @@ use super::super::text::{Watched, fix_in_a_line, is_over, mark, nothing_wrong};
 use super::view::{Rows, ScreenState, Section};
 use super::{Ink, Line};
 use crate::commands::watch::screen;
-use crate::stdout::has_unicode;
+use crate::screen::has_unicode;
 
 /// Less than this cannot be read.
 const SMALLEST: [usize; 2] = [30, 6];

@@ -22,11 +22,9 @@
 //! back. Each hole at which it waits is a gap. The link keeps packets in order, so a gap is a loss. On a link
 //! that reorders, it is not.
 
-mod received;
-
 use std::collections::HashMap;
 
-use received::Received;
+use super::received::{HeadOfLine, Received};
 use serde::{Deserialize, Serialize};
 
 use super::{Direction, FlowKey, is_before};
@@ -76,18 +74,6 @@ pub struct Span {
     pub rows: Vec<SpanRow>,
     /// Packets of connections that were not followed because there were too many.
     pub untracked: u64,
-}
-
-/// Data from the server that had arrived and that the client's kernel kept back, because an earlier segment
-/// of the same connection was missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeadOfLine {
-    /// Holes that data waited behind.
-    pub gaps: u64,
-    /// Payload that waited, bytes.
-    pub held_bytes: u64,
-    /// Time during which data waited, summed over connections, ns. Two holes at one time count once.
-    pub held_ns: u64,
 }
 
 /// Follows connections for spans. Packets cost O(1) each; one that fills a gap, O(number of gaps), at most 64.

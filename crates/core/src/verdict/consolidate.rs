@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::saturation;
-use crate::record::own::{Merge as _, merged, parts, sum, sum_of_some, summed, summed_by_place};
+use crate::record::merge::{Merge as _, merged, parts, sum, sum_of_some, summed, summed_by_place};
 use crate::record::{
     Arm, Background, HistogramSummary, HostSummary, LinkMeasured, Listener, Metric, Own, Round,
     Softirq, Trial, Warmup, Wire,
 };
+use crate::stats::saturation;
 use crate::stats::{Figure, Histogram, Unanswered, sample, sequence};
 use crate::study::PlannedArm;
 

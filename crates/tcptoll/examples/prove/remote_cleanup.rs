@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::{Sshd, of_root};
+use super::remote::{Sshd, of_root};
 use crate::hosts::{Hosts, MARK, marked};
 use crate::support::{Folder, tcptoll};
 use crate::table::Table;

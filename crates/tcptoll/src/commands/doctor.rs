@@ -3,8 +3,6 @@
 //! It examines (`live::doctor::look`), judges (`live::doctor`), prints (`report`), and with `--prove` hands
 //! the findings to the lab (`prove`).
 
-pub(crate) mod prove;
-
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,15 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use prove::Prover;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use self::prove::{ALL, PROVABLE, why_not};
 use crate::cli::{DoctorArgs, Format};
+use crate::commands::prove::{ALL, PROVABLE, Prover, why_not};
 use crate::exit::{Status, say};
 use crate::output::{check_place, check_writable};
-use crate::screen::StatusLine;
+use crate::progress::StatusLine;
 use crate::{screen, stdout};
 use tcptoll_core::study::did_you_mean;
 use tcptoll_core::units::parse_time;
@@ -73,18 +70,15 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     let mut examination = Examination::new(&machine, args.netns.as_deref(), findings);
     let examined = if examination.findings.is_empty() { Status::Met } else { Status::Missed };
     if args.format == Format::Text {
-        let text = tcptoll_live::doctor::pages::examination_text(
-            &examination,
-            prove::PROVABLE,
-            screen::style(),
-        );
+        let text =
+            tcptoll_live::doctor::pages::examination_text(&examination, PROVABLE, screen::style());
         if !printed(&text, Format::Text) {
             return Ok(Status::NotStored);
         }
     }
     if let Some((prover, which)) = prover.zip(args.prove.as_deref()) {
         let found = &examination.findings;
-        let is_there = which == prove::ALL || found.iter().any(|one| one.id == which);
+        let is_there = which == ALL || found.iter().any(|one| one.id == which);
         let netns = args.netns.as_deref();
         let stopped = || signal() != 0;
         let mut show = |proof: &Proof| {
@@ -147,7 +141,7 @@ fn printed(text: &str, format: Format) -> bool {
 
 /// Writes the page; whether that went well.
 fn written(path: &Path, examination: &Examination) -> bool {
-    let page = tcptoll_live::doctor::pages::examination_html(examination, prove::PROVABLE);
+    let page = tcptoll_live::doctor::pages::examination_html(examination, PROVABLE);
     let outcome = write_own(path, &page, Mark::Markup);
     if let Err(error) = &outcome {
         say(&format!("error: examined, but --html {} cannot be written: {error}", path.display()));

@@ -11,8 +11,6 @@
 //! `--batch 100us` 0.74 to 0.77. Operations are not linked into chains, so that the completion of each
 //! connect is seen.
 
-mod departures;
-
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
@@ -20,10 +18,10 @@ use std::time::Duration;
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::ring::{Completion, Operation, Ring, Route, Settings, Until, max_direct};
 
-use self::departures::{Departures, EMPTY, NONE, RingSocket, State, cost};
 use super::LoadError;
 use super::driver::{Driver, Event, Left, Setup, Sources, Stamps, What};
 use crate::clock::monotonic_ns;
+use crate::load::departures::{Departures, EMPTY, NONE, RingSocket, State, cost};
 
 /// Operations queued before they go to the kernel in the middle of a turn.
 const ENTRIES: u32 = 1024;

@@ -8,7 +8,7 @@ use netlink_packet_core::DecodeError;
 use netlink_packet_sock_diag::inet::{ExtensionFlags, StateFlags};
 use netlink_packet_sock_diag::{AF_INET, AF_INET6};
 
-use super::{Ports, SockDiag};
+use super::sock_diag::{Closed, End, Ports, SockDiag};
 use crate::SysError;
 
 /// A socket that is no listener: a connection, or what is left of one.
@@ -155,6 +155,51 @@ impl SockDiag {
             Ok(())
         })
     }
+
+    /// Every socket that closed a connection of which `address` is this end, or that still does.
+    ///
+    /// IPv4 addresses mapped into IPv6 count as the IPv4 ones they stand for. What is in FIN-WAIT-2
+    /// after its process has gone is kept by the kernel like TIME-WAIT, with its time.
+    ///
+    /// Source: `inet_diag_dump_icsk()` and `inet_twsk_diag_fill()` in `net/ipv4/inet_diag.c`, Linux
+    /// 6.18; there a TIME-WAIT of 60 s had up to 4 ms more left than its age says, at 250 Hz.
+    pub fn closed(
+        &mut self,
+        end: End,
+        address: SocketAddr,
+        mut each: impl FnMut(Closed),
+    ) -> Result<(), SysError> {
+        let states = StateFlags::FIN_WAIT1
+            | StateFlags::FIN_WAIT2
+            | StateFlags::CLOSING
+            | StateFlags::LAST_ACK
+            | StateFlags::TIME_WAIT;
+        let ports = match end {
+            End::Local => Ports { local: address.port(), remote: 0 },
+            End::Remote => Ports { local: 0, remote: address.port() },
+        };
+        let ip = address.ip().to_canonical();
+        self.dump(&states, &ExtensionFlags::empty(), ports, |payload| {
+            let socket = Connection::read(payload)?;
+            let (found, other) = match end {
+                End::Local => (socket.local, socket.remote),
+                End::Remote => (socket.remote, socket.local),
+            };
+            if found.ip() != ip {
+                return Ok(());
+            }
+            let left = socket.expires;
+            let is = |state: StateFlags| u32::from(socket.state) == state.bits().trailing_zeros();
+            each(if is(StateFlags::TIME_WAIT) {
+                Closed::TimeWait { left, other }
+            } else if is(StateFlags::FIN_WAIT2) && socket.timer == Some(Timer::TimeWait) {
+                Closed::HalfClosed { left, other }
+            } else {
+                Closed::UnderWay
+            });
+            Ok(())
+        })
+    }
 }
 
 /// Time since the last packets of a connection, to a tick of the kernel.
@@ -230,7 +275,7 @@ mod tests {
 
     /// Bytes of `tests/captured/inet_diag-6.18.hex`, one socket a line behind its name.
     fn captured(name: &str) -> Vec<u8> {
-        let text = include_str!("../../tests/captured/inet_diag-6.18.hex");
+        let text = include_str!("../tests/captured/inet_diag-6.18.hex");
         let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         let digits: Vec<u8> = line.bytes().filter(u8::is_ascii_hexdigit).collect();
         digits

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::function::erf::erfc;
 
-use super::{ALPHA, Counted, Estimate};
+use super::compare::{ALPHA, Counted, Estimate};
 use crate::record::{Comparison, Trial, Verdict, WarningEntry};
 use crate::stats::{Histogram, Unanswered, enough, sample, sequence, two_sample};
 use crate::study::PlannedArm;

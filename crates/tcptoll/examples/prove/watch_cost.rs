@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::{Running, interrupt, intervals, row};
+use super::watch::{Running, interrupt, intervals, row};
 use crate::links::tcptoll;
 use crate::table::Folder;
 use crate::watch_witness::{Load, by_others, output_of, ten_busy_listeners};
@@ -181,7 +181,7 @@ pub(super) fn inside() -> anyhow::Result<()> {
     let screen = Screen::start(&record)?;
     let began = Instant::now();
     sleep(LASTS);
-    let (used, passed) = (super::cost::used(screen.pid)?, began.elapsed());
+    let (used, passed) = (super::watch_cost::used(screen.pid)?, began.elapsed());
     let shown = screen.finish()?;
     rows("screen of 200 × 60 in tmux and record", &used, passed, &intervals(&record)?);
     let lines = shown.lines().filter(|line| !line.trim().is_empty()).count();
@@ -219,7 +219,7 @@ fn claimed(claims: &[Claims], used: &Used) -> anyhow::Result<()> {
         late == 0,
     );
     let slowest = claims.iter().map(|one| one.took).max().unwrap_or_default();
-    super::fact(
+    super::watch::fact(
         "its page of metrics",
         &format!(
             "{:.0} kB, at most {:.1} ms a scrape",

@@ -9,7 +9,7 @@
 //! differs by 25 % and the mean is 1, verdicts of 6 points were wrong in 23 % of simulated fleets, of 10 in
 //! 11 %, of 15 in 3 %. Below 15 the points' own verdicts stand, at a level divided among points.
 
-use super::{ALPHA, Counted, Estimate, Paired, blank, within_at};
+use super::compare::{ALPHA, Counted, Estimate, Paired, blank, within_at};
 use crate::record::{Comparison, OverPoints, PointRatio, Trial, Verdict};
 use crate::stats::{sample, sequence};
 use crate::study::PlannedArm;

@@ -17,15 +17,14 @@ use tcptoll_core::study::stop::ROUNDS_MAX;
 
 use tcptoll_lab::files::{empty, first_line, open_own};
 
+/// How a merged record begins.
+pub(super) const MERGED: &[u8] = b"{\"line\":\"merged\"";
+
 /// Longest record that is read back.
-const RECORD_MAX_BYTES: u64 = 1 << 30;
+pub(crate) const RECORD_MAX_BYTES: u64 = 1 << 30;
 
 /// How every record begins.
 const HEADER: &[u8] = b"{\"line\":\"header\"";
-
-mod merged;
-
-pub use merged::{MergedRecord, PointRecord};
 
 /// A record being written. After a failure it stays silent, and says so at the end.
 #[derive(Debug)]
@@ -228,16 +227,16 @@ fn impossible(line: &Line) -> Option<String> {
 }
 
 /// The lines of a file that have their end.
-struct Whole {
-    lines: Vec<Line>,
+pub(crate) struct Whole {
+    pub(crate) lines: Vec<Line>,
     /// Whether the last line lacks its end.
-    torn: bool,
+    pub(crate) torn: bool,
     /// Length of the lines.
-    bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Reads lines; `first` is how the first one begins.
-fn whole(bytes: &[u8], first: &[u8]) -> Result<Whole, ReadError> {
+pub(crate) fn whole(bytes: &[u8], first: &[u8]) -> Result<Whole, ReadError> {
     let mut whole = Whole { lines: Vec::new(), torn: false, bytes: 0 };
     for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         // A line without its end is torn even if it can be read: more would be put behind it.
@@ -287,7 +286,7 @@ impl Record {
         file.take(HEADER.len() as u64).read_to_end(&mut bytes)?;
         // A device has no length, and may have no end: what cannot be a record is read no further.
         if !HEADER.starts_with(&bytes) {
-            if merged::FIRST.starts_with(&bytes) && !bytes.is_empty() {
+            if MERGED.starts_with(&bytes) && !bytes.is_empty() {
                 return Err(ReadError::Merged);
             }
             let watch = is_watch(&first_line(file)?);

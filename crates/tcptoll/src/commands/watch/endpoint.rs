@@ -8,8 +8,6 @@
 //! that a scrape fails (`up` is 0) and Prometheus marks the series as stale. Values of a look that is past
 //! are not repeated as if they were measured now.
 
-mod request;
-
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,8 +18,10 @@ use std::{io, thread};
 
 use anyhow::{Context as _, bail};
 
-use self::request::{HEAD_MAX, Hosts, Refusal, Request, TOO_LARGE, TOO_SLOW, Target, parse};
 use super::Sink;
+use crate::commands::watch::request::{
+    HEAD_MAX, Hosts, Refusal, Request, TOO_LARGE, TOO_SLOW, Target, parse,
+};
 use crate::exit::say;
 use tcptoll_live::metrics::{Metrics, MetricsFormat};
 use tcptoll_live::watch::{State, WatchSummary};

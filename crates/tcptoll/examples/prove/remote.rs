@@ -1,23 +1,21 @@
 //! Hosts of the user's over ssh: in network namespaces of this machine, with a real sshd.
 
-mod cleanup;
-
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-pub(crate) use self::cleanup::{bytes, cut, kills};
 use crate::contest::Rounds;
 use crate::hosts::{Hosts, script};
+pub(crate) use crate::remote_cleanup::{bytes, cut, kills};
 use crate::support::{Folder, program, tcptoll};
 use crate::table::Table;
 use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::stats::nearest_rank;
 
 /// Hosts in network namespaces alone, as root: sshd cannot separate its privileges in a user namespace.
-fn of_root() -> anyhow::Result<Hosts> {
+pub(crate) fn of_root() -> anyhow::Result<Hosts> {
     ensure!(tcptoll_kernel::process::uid() == 0, "needs root, for sshd in a namespace");
     Ok(Hosts::start_with(&["--net"], "--net"))
 }
@@ -38,12 +36,12 @@ fn arm(command: &mut Command) -> anyhow::Result<Arm> {
 const HANDED_ON: &str = "XDG_CACHE_HOME TMPDIR TCPTOLL_TEST_MARK";
 
 /// Keys and settings of an sshd and of an ssh that trusts it.
-struct Sshd {
-    folder: Folder,
+pub(crate) struct Sshd {
+    pub(crate) folder: Folder,
 }
 
 impl Sshd {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let folder = Folder::new();
         let key = folder.path("key");
         let made = Command::new("ssh-keygen")
@@ -65,7 +63,7 @@ impl Sshd {
     }
 
     /// An `ssh` with these lines for its hosts.
-    fn ssh(&self, hosts: &str) -> anyhow::Result<String> {
+    pub(crate) fn ssh(&self, hosts: &str) -> anyhow::Result<String> {
         let settings = format!(
             "{hosts}Host *\n  IdentityFile {}\n  IdentitiesOnly yes\n  StrictHostKeyChecking no\n  \
              UserKnownHostsFile {}\n  LogLevel ERROR\n  SendEnv {HANDED_ON}\n",
@@ -77,7 +75,7 @@ impl Sshd {
     }
 
     /// An `ssh` whose logins are answered by an sshd of their own in the hosts' namespaces.
-    fn in_namespaces(&self, hosts: &Hosts) -> anyhow::Result<String> {
+    pub(crate) fn in_namespaces(&self, hosts: &Hosts) -> anyhow::Result<String> {
         let host_entry = |name: &str, pid: &str| {
             format!(
                 "Host {name}\n  ProxyCommand nsenter --target {pid} --net /usr/sbin/sshd -i -f {}\n",
@@ -195,7 +193,7 @@ struct OneWayLate(Child);
 
 impl OneWayLate {
     fn start(hosts: &Hosts) -> anyhow::Result<Self> {
-        let relay = include_str!("one_way.py");
+        let relay = include_str!("remote/one_way.py");
         let [client, server] = LATE;
         let words = ["python3", "-c", relay, &hosts.server, client, server, LATE_S];
         let mut child = hosts.on(&hosts.client, &words).stdout(Stdio::piped()).spawn()?;

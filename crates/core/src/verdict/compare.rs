@@ -1,15 +1,9 @@
 //! What do the rounds allow one to say of two arms?
 //!
 //! Of one run, arms are compared within rounds ([`within`]); rounds of two runs have nothing in
-//! common and are not paired (`between`). Of several vantage points, each is one value ([`points`]). Every verdict is read from the interval that is shown,
-//! and from nothing else. What the intervals take for granted is looked at by [`doubts`]; nothing is
+//! common and are not paired ([`super::between`]). Of several vantage points, each is one value
+//! ([`super::points`]). Every verdict is read from the interval that is shown, and from nothing else. What the intervals take for granted is looked at by [`doubts`]; nothing is
 //! dropped because of a doubt.
-
-pub mod between;
-pub mod points;
-
-pub use between::{Run, between};
-pub use points::{PointTrials, over_points};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +43,7 @@ pub fn within(
 }
 
 /// As [`within`], at this level for each comparison.
-fn within_at(
+pub(super) fn within_at(
     pairs: &[Pair],
     arms: &[PlannedArm],
     trials: &[Trial],
@@ -69,7 +63,7 @@ fn within_at(
 }
 
 /// What a comparison is of, before anything is known.
-fn blank(pair: &Pair, arms: &[PlannedArm], margin: f64, alpha: f64) -> Comparison {
+pub(super) fn blank(pair: &Pair, arms: &[PlannedArm], margin: f64, alpha: f64) -> Comparison {
     Comparison {
         metric: pair.metric.clone(),
         a: arms[pair.a].name.clone(),
@@ -83,23 +77,23 @@ fn blank(pair: &Pair, arms: &[PlannedArm], margin: f64, alpha: f64) -> Compariso
 
 /// Probability that any interval of a run misses the truth; it is divided among the comparisons
 /// (Bonferroni), so that it holds for all of them together.
-const ALPHA: f64 = 0.05;
+pub(super) const ALPHA: f64 = 0.05;
 
 /// The trials of a run that count, by arm and round.
-struct Counted<'a>(BTreeMap<&'a str, BTreeMap<u32, &'a Trial>>);
+pub(super) struct Counted<'a>(BTreeMap<&'a str, BTreeMap<u32, &'a Trial>>);
 
 impl<'a> Counted<'a> {
-    fn new(trials: &'a [Trial]) -> Self {
+    pub(super) fn new(trials: &'a [Trial]) -> Self {
         Self(by_arm(trials).into_iter().map(|(name, trials)| (name, counting(&trials))).collect())
     }
 
     /// The arm's rounds, in order of running; none if nothing of it counts.
-    fn rounds(&self, arm: &str) -> impl Iterator<Item = (u32, &'a Trial)> {
+    pub(super) fn rounds(&self, arm: &str) -> impl Iterator<Item = (u32, &'a Trial)> {
         self.0.get(arm).into_iter().flatten().map(|(round, trial)| (*round, *trial))
     }
 
     /// Round and value of every round that has the metric.
-    fn values(&self, arm: &str, metric: &str) -> BTreeMap<u32, f64> {
+    pub(super) fn values(&self, arm: &str, metric: &str) -> BTreeMap<u32, f64> {
         self.rounds(arm)
             .filter_map(|(round, trial)| Some((round, exact(&trial.arm, metric)?)))
             .collect()
@@ -115,12 +109,12 @@ impl<'a> Counted<'a> {
         (attempts > 0.0).then(|| failed / attempts)
     }
 
-    fn unit(&self, arm: &str, metric: &str) -> Option<String> {
+    pub(super) fn unit(&self, arm: &str, metric: &str) -> Option<String> {
         self.rounds(arm).find_map(|(_, trial)| unit(&trial.arm, metric))
     }
 
     /// The rounds in which both arms count.
-    fn pairs(&self, a: &str, b: &str, metric: &str) -> Paired {
+    pub(super) fn pairs(&self, a: &str, b: &str, metric: &str) -> Paired {
         let of_b: BTreeMap<u32, &Trial> = self.rounds(b).collect();
         let both = self.rounds(a).filter_map(|(round, a)| Some((a, *of_b.get(&round)?)));
         let (mut values, mut missing, mut growing) = (Vec::new(), 0, false);
@@ -155,27 +149,27 @@ fn comparable(arm: &Arm, metric: &str) -> Option<f64> {
 }
 
 /// Values of two arms, a round each.
-struct Paired {
+pub(super) struct Paired {
     /// Of the rounds that have both, in order of running.
-    values: Vec<(f64, f64)>,
+    pub(super) values: Vec<(f64, f64)>,
     /// Rounds in which both arms count, and one or both have no value.
-    missing: u32,
+    pub(super) missing: u32,
     /// The metric is a latency, and an arm was saturated.
-    growing: bool,
-    unit: Option<String>,
+    pub(super) growing: bool,
+    pub(super) unit: Option<String>,
 }
 
 impl Paired {
-    fn differences(&self) -> Vec<f64> {
+    pub(super) fn differences(&self) -> Vec<f64> {
         self.values.iter().map(|(a, b)| a - b).collect()
     }
 
     /// None: a value is not above 0.
-    fn log_ratios(&self) -> Option<Vec<f64>> {
+    pub(super) fn log_ratios(&self) -> Option<Vec<f64>> {
         self.values.iter().map(|&(a, b)| (a > 0.0 && b > 0.0).then(|| a.ln() - b.ln())).collect()
     }
 
-    fn estimate(&self, alpha: f64) -> Estimate {
+    pub(super) fn estimate(&self, alpha: f64) -> Estimate {
         let differences = self.differences();
         let logs = self.log_ratios();
         let of_b: Vec<f64> = self.values.iter().map(|(_, b)| *b).collect();
@@ -192,7 +186,7 @@ impl Paired {
 
 /// Ratio and difference of two arms with their intervals, however they were found.
 #[derive(Clone, Copy, Debug, Default)]
-struct Estimate {
+pub(super) struct Estimate {
     /// Logarithm of a / b. None: a value is not above 0, or there is none.
     pub log_ratio: Option<f64>,
     /// Of [`Self::log_ratio`]. None: too few rounds, or rounds that lack the metric.
@@ -214,7 +208,7 @@ impl Estimate {
     }
 
     /// The comparison with what was found, and the verdict that its interval gives.
-    fn fill(self, blank: Comparison, unit: Option<String>) -> Comparison {
+    pub(super) fn fill(self, blank: Comparison, unit: Option<String>) -> Comparison {
         let difference = self.difference.zip(unit).map(|(value, unit)| Metric {
             value,
             unit,

@@ -7,8 +7,6 @@
 //! It also says which sockets have closed their connection, or are closing it, and what the memory of
 //! established connections is.
 
-mod connections;
-
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -20,7 +18,6 @@ use netlink_packet_sock_diag::inet::{
 use netlink_packet_sock_diag::{AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
-pub use self::connections::{Connection, Silence, States, Timer};
 use crate::SysError;
 use crate::netlink::Channel;
 
@@ -113,7 +110,7 @@ impl SockDiag {
     }
 
     /// Asks for both families; the kernel itself leaves out other states and other ports.
-    fn dump(
+    pub(crate) fn dump(
         &mut self,
         states: &StateFlags,
         extensions: &ExtensionFlags,
@@ -141,9 +138,9 @@ impl SockDiag {
 
 /// Ports of the sockets that are asked for; 0: any.
 #[derive(Clone, Copy, Default)]
-struct Ports {
-    local: u16,
-    remote: u16,
+pub(crate) struct Ports {
+    pub(crate) local: u16,
+    pub(crate) remote: u16,
 }
 
 /// Which end of a connection a socket of this namespace is, relative to one address.
@@ -175,53 +172,6 @@ pub enum Closed {
         /// The end that is not `address`.
         other: SocketAddr,
     },
-}
-
-impl SockDiag {
-    /// Every socket that closed a connection of which `address` is this end, or that still does.
-    ///
-    /// IPv4 addresses mapped into IPv6 count as the IPv4 ones they stand for. What is in FIN-WAIT-2
-    /// after its process has gone is kept by the kernel like TIME-WAIT, with its time.
-    ///
-    /// Source: `inet_diag_dump_icsk()` and `inet_twsk_diag_fill()` in `net/ipv4/inet_diag.c`, Linux
-    /// 6.18; there a TIME-WAIT of 60 s had up to 4 ms more left than its age says, at 250 Hz.
-    pub fn closed(
-        &mut self,
-        end: End,
-        address: SocketAddr,
-        mut each: impl FnMut(Closed),
-    ) -> Result<(), SysError> {
-        let states = StateFlags::FIN_WAIT1
-            | StateFlags::FIN_WAIT2
-            | StateFlags::CLOSING
-            | StateFlags::LAST_ACK
-            | StateFlags::TIME_WAIT;
-        let ports = match end {
-            End::Local => Ports { local: address.port(), remote: 0 },
-            End::Remote => Ports { local: 0, remote: address.port() },
-        };
-        let ip = address.ip().to_canonical();
-        self.dump(&states, &ExtensionFlags::empty(), ports, |payload| {
-            let socket = Connection::read(payload)?;
-            let (found, other) = match end {
-                End::Local => (socket.local, socket.remote),
-                End::Remote => (socket.remote, socket.local),
-            };
-            if found.ip() != ip {
-                return Ok(());
-            }
-            let left = socket.expires;
-            let is = |state: StateFlags| u32::from(socket.state) == state.bits().trailing_zeros();
-            each(if is(StateFlags::TIME_WAIT) {
-                Closed::TimeWait { left, other }
-            } else if is(StateFlags::FIN_WAIT2) && socket.timer == Some(Timer::TimeWait) {
-                Closed::HalfClosed { left, other }
-            } else {
-                Closed::UnderWay
-            });
-            Ok(())
-        })
-    }
 }
 
 /// Memory of several sockets together, bytes.

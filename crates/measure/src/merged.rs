@@ -11,10 +11,7 @@ use tcptoll_core::record::{Header, Line, Merged, RECORD_VERSION, Resumed, Source
 
 use tcptoll_lab::files::open_own;
 
-use super::{RECORD_MAX_BYTES, ReadError, Whole, whole};
-
-/// How a merged record begins.
-pub(super) const FIRST: &[u8] = b"{\"line\":\"merged\"";
+use super::record::{MERGED, RECORD_MAX_BYTES, ReadError, Whole, whole};
 
 /// The run of one vantage point.
 #[derive(Clone, Debug)]
@@ -47,8 +44,8 @@ impl MergedRecord {
     pub fn open(path: &Path) -> Result<Option<Self>, ReadError> {
         let mut file = File::open(path)?;
         let mut bytes = Vec::new();
-        (&mut file).take(FIRST.len() as u64).read_to_end(&mut bytes)?;
-        if bytes != FIRST {
+        (&mut file).take(MERGED.len() as u64).read_to_end(&mut bytes)?;
+        if bytes != MERGED {
             return Ok(None);
         }
         file.take(RECORD_MAX_BYTES + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
@@ -59,7 +56,7 @@ impl MergedRecord {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, ReadError> {
-        let Whole { lines, torn, .. } = whole(bytes, FIRST)?;
+        let Whole { lines, torn, .. } = whole(bytes, MERGED)?;
         let mut lines = lines.into_iter();
         let Some(Line::Merged(merged)) = lines.next() else { return Err(ReadError::NoHeader) };
         if merged.record_version > RECORD_VERSION {

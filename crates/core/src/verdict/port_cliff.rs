@@ -30,8 +30,8 @@
 //!    lie on their side of the middle, if enough points lie above, and if the rise is steep. A cost
 //!    that doubles from one tenth of the range to the next is growth and not a step.
 
-use super::ports::{PortForecast, PortSettings, range, reserved, reuse_after_s};
 use crate::record::{Cliff, PortPoint};
+use crate::tcp::ports::{PortForecast, PortSettings, range, reserved, reuse_after_s};
 
 /// The system call that chooses the local port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,6 @@
 //! Each group runs in a user and network namespace of its own: the example starts itself there with a hidden
 //! word, and that process prints its rows as JSON lines.
 
-mod cost;
-mod equal;
-
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -14,9 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
-use self::cost::{Crowd, mib, used};
 use crate::links::tcptoll;
 use crate::table::{Folder, Table};
+use crate::watch_cost::{Crowd, mib, used};
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_live::watch::{Destination, History, Interval, ListenerLook, Look, Process, WatchLine};
 
@@ -27,11 +24,11 @@ const INSIDE: &str = "watch-inside";
 type Inside = fn() -> anyhow::Result<()>;
 
 const INSIDES: &[(&str, Inside)] = &[
-    ("watch-equal", equal::inside),
-    ("watch-overflow", equal::inside_overflow),
-    ("watch-cost", cost::inside),
+    ("watch-equal", crate::watch_equal::inside),
+    ("watch-overflow", crate::watch_equal::inside_overflow),
+    ("watch-cost", crate::watch_cost::inside),
     ("watch-day", inside),
-    ("watch-prometheus", cost::inside_prometheus),
+    ("watch-prometheus", crate::watch_cost::inside_prometheus),
     (CLOCK, sped_up),
 ];
 
@@ -99,17 +96,17 @@ fn run(table: &mut Table, group: &str) -> anyhow::Result<()> {
 }
 
 /// Hands a row to the table.
-fn row(what: &str, goal: &str, measured: &str, met: bool) {
+pub(crate) fn row(what: &str, goal: &str, measured: &str, met: bool) {
     println!("{}", json!({"what": what, "goal": goal, "measured": measured, "met": met}));
 }
 
 /// Hands a figure without a goal to the table.
-fn fact(what: &str, measured: &str) {
+pub(crate) fn fact(what: &str, measured: &str) {
     println!("{}", json!({"what": what, "measured": measured}));
 }
 
 /// A process that ends with its owner.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -119,7 +116,7 @@ impl Drop for Running {
 }
 
 /// Asks a watch to end, as a terminal's Ctrl+C does.
-fn interrupt(child: &mut Running) -> anyhow::Result<()> {
+pub(crate) fn interrupt(child: &mut Running) -> anyhow::Result<()> {
     let pid = child.0.id().to_string();
     ensure!(Command::new("kill").args(["-INT", &pid]).status()?.success(), "kill -INT {pid}");
     child.0.wait()?;
@@ -127,13 +124,13 @@ fn interrupt(child: &mut Running) -> anyhow::Result<()> {
 }
 
 /// Wall-clock time of a state, s since 1970.
-fn wall_s(time: &str) -> anyhow::Result<f64> {
+pub(crate) fn wall_s(time: &str) -> anyhow::Result<f64> {
     let at: jiff::Timestamp = time.parse().with_context(|| time.to_owned())?;
     Ok(at.as_nanosecond() as f64 / 1e9)
 }
 
 /// Intervals of a record, complete or not.
-fn intervals(record: &str) -> anyhow::Result<Vec<Interval>> {
+pub(crate) fn intervals(record: &str) -> anyhow::Result<Vec<Interval>> {
     let text = std::fs::read_to_string(record).with_context(|| record.to_owned())?;
     let mut intervals = Vec::new();
     for line in text.lines() {
@@ -185,7 +182,7 @@ pub(super) fn inside() -> anyhow::Result<()> {
     let passed = began.elapsed().as_secs_f64();
     interrupt(&mut program)?;
     let [first, .., last] = &seen[..] else { unreachable!("three readings") };
-    let text = |(minutes, used): &(u32, cost::Used)| {
+    let text = |(minutes, used): &(u32, crate::watch_cost::Used)| {
         format!("{} at {} s", mib(used.resident), (minute * *minutes).as_secs())
     };
     row(

@@ -13,12 +13,25 @@ use std::time::Duration;
 
 use tcptoll_core::record::Outcome;
 use tcptoll_core::stats::Histogram;
-use tcptoll_core::tcp::drops::on_ladder;
+use tcptoll_core::tcp::syn::on_ladder;
 use tcptoll_core::tcp::tcp_info::{PathSample, TcpInfo};
-use tcptoll_kernel::socket::reset_when_closed;
+use tcptoll_kernel::socket::{Tcp, reset_when_closed};
 
-use super::Operation;
 use crate::messages::{ConnectLoad, Opened};
+
+/// One connection of the load.
+pub(super) struct Operation {
+    pub(super) socket: Tcp,
+    /// Before its socket was made.
+    pub(super) begun_ns: u64,
+    pub(super) due_ns: u64,
+    pub(super) called_ns: u64,
+    pub(super) established_ns: Option<u64>,
+    /// Whether the request has left.
+    pub(super) sent: bool,
+    /// Whether it has succeeded, and the server is yet to close it.
+    pub(super) is_closing: bool,
+}
 
 /// Collects it, connection by connection.
 pub(super) struct Evidence {

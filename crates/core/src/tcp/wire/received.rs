@@ -1,8 +1,21 @@
 //! Which bytes of a connection a receiver has, and how long it keeps some back for others that miss.
 
-use super::HeadOfLine;
+use serde::{Deserialize, Serialize};
+
 use crate::tcp::packet::Segment;
 use crate::tcp::wire::is_before;
+
+/// Data from the server that had arrived and that the client's kernel kept back, because an earlier segment
+/// of the same connection was missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadOfLine {
+    /// Holes that data waited behind.
+    pub gaps: u64,
+    /// Payload that waited, bytes.
+    pub held_bytes: u64,
+    /// Time during which data waited, summed over connections, ns. Two holes at one time count once.
+    pub held_ns: u64,
+}
 
 /// Ranges beyond the first hole that are remembered. What does not fit is taken for not received yet,
 /// so that its repeat counts as new.

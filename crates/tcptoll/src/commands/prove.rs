@@ -237,31 +237,25 @@ fn conclude(proof: &mut Proof, run: &Run) {
 
 /// Name and text of each file of `studies/doctor`. The first that fits a finding is taken.
 const TEMPLATES: &[(&str, &str)] = &[
-    (
-        "accept-queue-lasting.toml",
-        include_str!("../../../studies/doctor/accept-queue-lasting.toml"),
-    ),
-    (
-        "accept-queue-standing.toml",
-        include_str!("../../../studies/doctor/accept-queue-standing.toml"),
-    ),
-    ("accept-queue.toml", include_str!("../../../studies/doctor/accept-queue.toml")),
-    ("backlog.toml", include_str!("../../../studies/doctor/backlog.toml")),
-    ("buffers.toml", include_str!("../../../studies/doctor/buffers.toml")),
-    ("close-race.toml", include_str!("../../../studies/doctor/close-race.toml")),
-    ("conntrack.toml", include_str!("../../../studies/doctor/conntrack.toml")),
-    ("keepalive.toml", include_str!("../../../studies/doctor/keepalive.toml")),
-    ("memory.toml", include_str!("../../../studies/doctor/memory.toml")),
-    ("port-range.toml", include_str!("../../../studies/doctor/port-range.toml")),
-    ("ports-time-wait.toml", include_str!("../../../studies/doctor/ports-time-wait.toml")),
-    ("ports.toml", include_str!("../../../studies/doctor/ports.toml")),
-    ("retransmissions.toml", include_str!("../../../studies/doctor/retransmissions.toml")),
-    ("syn-queue.toml", include_str!("../../../studies/doctor/syn-queue.toml")),
-    ("syn-queue-cookies.toml", include_str!("../../../studies/doctor/syn-queue-cookies.toml")),
-    ("time-wait-overflow.toml", include_str!("../../../studies/doctor/time-wait-overflow.toml")),
-    ("tw-reuse.toml", include_str!("../../../studies/doctor/tw-reuse.toml")),
-    ("upstream.toml", include_str!("../../../studies/doctor/upstream.toml")),
-    ("workers-too-few.toml", include_str!("../../../studies/doctor/workers-too-few.toml")),
+    ("accept-queue-lasting.toml", include_str!("../../studies/doctor/accept-queue-lasting.toml")),
+    ("accept-queue-standing.toml", include_str!("../../studies/doctor/accept-queue-standing.toml")),
+    ("accept-queue.toml", include_str!("../../studies/doctor/accept-queue.toml")),
+    ("backlog.toml", include_str!("../../studies/doctor/backlog.toml")),
+    ("buffers.toml", include_str!("../../studies/doctor/buffers.toml")),
+    ("close-race.toml", include_str!("../../studies/doctor/close-race.toml")),
+    ("conntrack.toml", include_str!("../../studies/doctor/conntrack.toml")),
+    ("keepalive.toml", include_str!("../../studies/doctor/keepalive.toml")),
+    ("memory.toml", include_str!("../../studies/doctor/memory.toml")),
+    ("port-range.toml", include_str!("../../studies/doctor/port-range.toml")),
+    ("ports-time-wait.toml", include_str!("../../studies/doctor/ports-time-wait.toml")),
+    ("ports.toml", include_str!("../../studies/doctor/ports.toml")),
+    ("retransmissions.toml", include_str!("../../studies/doctor/retransmissions.toml")),
+    ("syn-queue.toml", include_str!("../../studies/doctor/syn-queue.toml")),
+    ("syn-queue-cookies.toml", include_str!("../../studies/doctor/syn-queue-cookies.toml")),
+    ("time-wait-overflow.toml", include_str!("../../studies/doctor/time-wait-overflow.toml")),
+    ("tw-reuse.toml", include_str!("../../studies/doctor/tw-reuse.toml")),
+    ("upstream.toml", include_str!("../../studies/doctor/upstream.toml")),
+    ("workers-too-few.toml", include_str!("../../studies/doctor/workers-too-few.toml")),
 ];
 
 /// Findings that the lab can hold.
@@ -439,7 +433,7 @@ mod tests {
         let full = finding_with("accept-queue-full", 100);
         let study = find(&full).unwrap().unwrap().fill(&full).unwrap().study;
         assert_eq!(study.arms().unwrap()[0].settings["count"], 2 * 100 + 100);
-        let guide = include_str!("../../../../../docs/guide/prove.md");
+        let guide = include_str!("../../../../docs/guide/prove.md");
         assert!(guide.contains("a burst of twice the queue's limit plus 100"), "{guide}");
     }
 

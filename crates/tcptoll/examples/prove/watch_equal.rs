@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::{Running, interrupt, row, wall_s};
+use super::watch::{Running, interrupt, row, wall_s};
 use crate::links::tcptoll;
 use crate::watch_witness::{
     Figures, Load, by_others, by_the_watch, is_untold, of_listener, ten_busy_listeners,
@@ -248,7 +248,7 @@ pub(super) fn inside() -> anyhow::Result<()> {
         let count = |one: &serde_json::Value| one[name].as_u64().unwrap_or(0);
         counts.as_array().map_or(0, |all| all.iter().map(count).sum::<u64>())
     };
-    super::fact(
+    super::watch::fact(
         "the load of the ten listeners, by its own count",
         &format!(
             "{} attempts, {} connected, {} accepted",

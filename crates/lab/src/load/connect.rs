@@ -23,21 +23,19 @@
 //! ports (`local-ports`). The stamp between `socket(2)` and `connect(2)` would be of another moment over the
 //! driver of `http`. Pacing, waiting, occupancy and slots are those of all loads.
 
-mod evidence;
-
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_core::stats::SeriesBuilder;
-use tcptoll_core::tcp::drops::on_ladder;
 use tcptoll_core::tcp::handshake::{ClientRow, Peer};
+use tcptoll_core::tcp::syn::on_ladder;
 use tcptoll_core::tcp::tcp_info::TcpInfo;
 use tcptoll_kernel::cpu::{self, thread_time};
 use tcptoll_kernel::epoll::{Event, Interest, Poller};
 use tcptoll_kernel::socket::{Address, Begun, Tcp, errno};
 
-use self::evidence::Evidence;
+use super::connect_evidence::{Evidence, Operation};
 use super::control::{CHANNEL, Progress, stop_requested};
 use super::driver::Sources;
 use super::pace::{Pace, Pause, Plan, burst};
@@ -52,19 +50,6 @@ const SOCKETS: u64 = 1_024;
 
 /// Events taken together.
 const EVENTS: usize = 512;
-
-struct Operation {
-    socket: Tcp,
-    /// Before its socket was made.
-    begun_ns: u64,
-    due_ns: u64,
-    called_ns: u64,
-    established_ns: Option<u64>,
-    /// Whether the request has left.
-    sent: bool,
-    /// Whether it has succeeded, and the server is yet to close it.
-    is_closing: bool,
-}
 
 /// Runs the load to its end, or until the parent says stop.
 pub fn run(
