@@ -11,6 +11,7 @@
 //! - [`experiment`]: what an experiment is described with: options, metrics, columns, causes.
 //! - [`study`]: which arms of an experiment run, what is compared, and when a run has seen enough.
 //! - [`record`]: what is kept of a run; its names and shapes are a contract.
+//! - [`sheet`]: what there is to see of a run, a watch, an examination or a search.
 //! - [`verdict`]: which trials count, how two arms compare, and what is in doubt.
 //!
 //! A release is built without optimising this crate, most of which runs once a second. What runs once a
@@ -23,6 +24,7 @@ pub mod page;
 pub mod printable;
 mod random;
 pub mod record;
+pub mod sheet;
 pub mod stats;
 pub mod study;
 pub mod tcp;

@@ -39,6 +39,16 @@ pub enum Severity {
     Warning,
 }
 
+impl Severity {
+    /// In a word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Problem => "problem",
+            Self::Warning => "warning",
+        }
+    }
+}
+
 /// A change that fixes a diagnosis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fix {

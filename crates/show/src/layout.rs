@@ -2,18 +2,9 @@
 //!
 //! Our own code, because comfy-table, like all crates among ours, cannot align a column on the decimal point.
 
-use crate::clean::columns;
+pub use tcptoll_core::sheet::Align;
 
-/// Which side of a column its cells keep to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// Names.
-    Left,
-    /// Counts and words about them.
-    Right,
-    /// Figures: decimal points stand in one line.
-    Point,
-}
+use crate::clean::columns;
 
 /// One column with its cells, a cell per row.
 #[derive(Clone, Debug)]

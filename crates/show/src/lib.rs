@@ -25,6 +25,7 @@ mod points;
 pub mod published;
 pub mod rounds;
 pub mod run;
+pub mod sheet;
 pub mod svg;
 pub mod text;
 

@@ -4,6 +4,8 @@
 use tcptoll_core::record::Arm;
 use tcptoll_core::stats::HistogramSummary;
 
+pub use tcptoll_core::sheet::Tone;
+
 use crate::layout::Lines;
 use crate::svg::TwoScreens;
 
@@ -29,19 +31,6 @@ pub struct Answer {
     pub never: &'static str,
     /// What is to be seen of one arm, in a sentence.
     pub caption: fn(&HistogramSummary) -> String,
-}
-
-/// What a colour stands for; the words say it too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    Plain,
-    Strong,
-    Dim,
-    Bad,
-    Doubt,
-    Client,
-    Wire,
-    Server,
 }
 
 /// A piece of text on the terminal.

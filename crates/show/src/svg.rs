@@ -6,6 +6,8 @@
 use std::fmt::{self, Write as _};
 
 use serde::{Serialize, Serializer};
+use tcptoll_core::printable::lines;
+use tcptoll_core::sheet::Markup;
 
 /// What screen a picture is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,11 @@ pub fn for_both(label: &str, draw: impl Fn(Screen) -> Svg) -> TwoScreens {
 }
 
 impl TwoScreens {
+    /// As markup of a page.
+    pub fn markup(&self) -> Markup {
+        Markup(self.to_string())
+    }
+
     /// The one for a wide screen.
     pub fn wide(&self) -> &Svg {
         &self.wide
@@ -202,6 +209,7 @@ fn round(value: f64) -> f64 {
 
 /// For text and quoted attributes of HTML and SVG.
 pub fn escape(text: &str) -> String {
+    let text = lines(text);
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -81,7 +81,7 @@ fn missing(page: &mut TextPage, examination: &Examination, by_design: bool) {
 /// `prove`: the command that re-creates it, where the lab can.
 fn finding(page: &mut TextPage, one: &Diagnosis, prove: Option<Vec<String>>) {
     let tone = if one.severity == Severity::Problem { Tone::Bad } else { Tone::Doubt };
-    let word = format!("{:<INDENT$}", sentences::severity(one.severity));
+    let word = format!("{:<INDENT$}", one.severity.word());
     let rest = clean::shorten(&format!("{} · {}", one.id, one.subject), page.width() - INDENT);
     page.line(&format!("{}{}", page.paint(tone, &word), page.paint(Tone::Strong, &rest)));
     page.prose(2, &one.text, Tone::Strong);

@@ -5,7 +5,7 @@ use tcptoll_show::figures::plural;
 use tcptoll_show::{findings, number};
 
 use super::{Examination, NotExamined, ProofVerdict, ServerConfig};
-use crate::diagnosis::{Diagnosis, Severity};
+use crate::diagnosis::Diagnosis;
 
 /// Reasons that are shown of one part that was not examined.
 const REASONS_MAX: usize = 3;
@@ -35,14 +35,6 @@ pub(super) fn three(value: f64) -> String {
         return text;
     }
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// What is said of a severity.
-pub(super) fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Problem => "problem",
-        Severity::Warning => "warning",
-    }
 }
 
 /// What is said of a proof.

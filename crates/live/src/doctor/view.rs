@@ -156,7 +156,7 @@ fn finding(examination: &Examination, one: &Diagnosis, provable: &[&str]) -> Fin
     let proof = proofs.find(|proof| proof.finding == one.id && proof.subject == one.subject);
     Finding {
         id: one.id.clone(),
-        severity: sentences::severity(one.severity),
+        severity: one.severity.word(),
         problem: one.severity == Severity::Problem,
         subject: one.subject.clone(),
         text: one.text.clone(),

@@ -56,7 +56,7 @@ const BASE: &str = include_str!("base.html");
 const MACROS: &str = include_str!("macros.html");
 /// The style of every page.
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
+pub(crate) const SCRIPT: &str = include_str!("script.js");
 /// Script of pages that have commands to copy.
 pub const COPY: &str = include_str!("copy.js");
 
@@ -107,7 +107,7 @@ impl Frame {
 }
 
 /// JSON that cannot end its script element, and that JavaScript of any age reads the same.
-fn json_in_script(json: &str) -> String {
+pub(crate) fn json_in_script(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")
@@ -121,7 +121,7 @@ pub fn cannot_show(error: &serde_json::Error) -> String {
 }
 
 /// A page of one sentence.
-fn error_page(text: &str) -> String {
+pub(crate) fn error_page(text: &str) -> String {
     let text = escape(&clean::line(text));
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>tcptoll</title><p>{text}</p></html>\n"

@@ -8,12 +8,13 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tcptoll_core::record::Summary;
 use tcptoll_lab::files::{Mark, empty, open_own, write_own};
-use tcptoll_live::watch::pages::{Clock, WatchCsv, Watched};
+use tcptoll_live::watch::pages::{Clock, WatchCsv, Watched, watch_sheet};
 use tcptoll_live::watch::{Review, WatchRecord};
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::merged::MergedRecord;
 use tcptoll_measure::record::Record;
 use tcptoll_show::run::Reports;
+use tcptoll_show::sheet;
 use tcptoll_show::{printable_line, shell_argument};
 
 use super::runs;
@@ -139,28 +140,20 @@ fn of_watch(args: &ReportArgs, path: &Path, record: &WatchRecord) -> anyhow::Res
     }
     let watched = Watched { review: &review, clock: clock(&review)?, record: Some(path) };
     let text = match args.format {
-        Format::Text => tcptoll_live::watch::pages::watch_text(&watched, screen::style()),
+        Format::Text => sheet::text(&watch_sheet(&watched, None), screen::style()),
         Format::Json => serde_json::to_string(&review)? + "\n",
     };
     if prints(args) {
         stdout::print(&text, args.format)?;
     }
     if let Some(path) = &args.html {
-        let series = record.series(&review)?;
-        write(
-            "--html",
-            path,
-            &tcptoll_live::watch::pages::watch_html(&watched, &series),
-            Mark::Markup,
-        )?;
+        let page = watch_sheet(&watched, Some(&record.series(&review)?));
+        let page = sheet::html(&page.title.clone(), &[(page, &review)]);
+        write("--html", path, &page, Mark::Markup)?;
     }
     if let Some(path) = &args.markdown {
-        write(
-            "--markdown",
-            path,
-            &tcptoll_live::watch::pages::watch_markdown(&watched),
-            Mark::Markup,
-        )?;
+        let text = sheet::markdown(&watch_sheet(&watched, None));
+        write("--markdown", path, &text, Mark::Markup)?;
     }
     if let Some(path) = &args.csv {
         csv(path, record, &review).with_context(|| format!("--csv {}", path.display()))?;

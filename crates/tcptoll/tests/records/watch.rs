@@ -7,14 +7,12 @@ use std::io::Write as _;
 use std::path::Path;
 
 use tcptoll::schema::Schema;
-use tcptoll_live::watch::pages::{
-    Clock, WatchCsv, Watched, watch_html, watch_markdown, watch_text,
-};
+use tcptoll_live::watch::pages::{Clock, WatchCsv, Watched, watch_sheet};
 use tcptoll_live::watch::{
     DestinationReview, Episode, Gap, Interval, ListenerPart, ListenerReview, Peak, Process, Review,
     Series, WatchRecord,
 };
-use tcptoll_show::TextStyle;
+use tcptoll_show::{TextStyle, sheet};
 
 use super::{coloured, in_snapshots, page, pretty};
 
@@ -32,6 +30,19 @@ fn kept() -> WatchRecord {
 
 fn watched(review: &Review) -> Watched<'_> {
     Watched { review, clock: clock(), record: Some(Path::new("night.jsonl")) }
+}
+
+fn watch_text(watched: &Watched<'_>, style: TextStyle) -> String {
+    sheet::text(&watch_sheet(watched, None), style)
+}
+
+fn watch_markdown(watched: &Watched<'_>) -> String {
+    sheet::markdown(&watch_sheet(watched, None))
+}
+
+fn watch_html(watched: &Watched<'_>, series: &Series) -> String {
+    let page = watch_sheet(watched, Some(series));
+    sheet::html(&page.title.clone(), &[(page, watched.review)])
 }
 
 #[test]

@@ -1,24 +1,14 @@
 //! Curves over time in one frame, and what was wrong when, as bars.
 
-use serde::Serialize;
+use tcptoll_core::sheet::Picture;
 use tcptoll_show::clean;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
-use tcptoll_show::svg::{Anchor, Screen, Svg, TwoScreens, for_both};
+use tcptoll_show::svg::{Anchor, Screen, Svg, for_both};
 
-use super::CleanReview;
+use super::Dated;
 use crate::diagnosis::Severity;
 use crate::watch::Episode;
-
-/// A picture on the page.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Picture {
-    pub(super) title: String,
-    pub(super) both_svg: TwoScreens,
-    pub(super) caption: String,
-    /// Whether it is shown only when it is asked for.
-    pub(super) folded: bool,
-}
 
 /// Bands behind a curve, at most.
 pub(super) const BANDS_MAX: usize = 100;
@@ -54,7 +44,7 @@ pub(super) struct Chart<'a> {
     pub(super) most: Option<f64>,
     /// The listener that it is about, in the words of a diagnosis.
     pub(super) subject: Option<String>,
-    pub(super) view: &'a CleanReview<'a>,
+    pub(super) view: &'a Dated<'a>,
 }
 
 /// Where the axis of time begins: in all pictures at one place, so that they can be compared.
@@ -64,9 +54,10 @@ pub(super) fn left_of(screen: Screen) -> f64 {
 
 impl Chart<'_> {
     /// The chart on the page.
-    pub(super) fn picture(&self, title: String, caption: String, folded: bool) -> Picture {
+    pub(super) fn picture(&self, title: String, caption: String) -> Picture {
         let label = format!("{title}: {} over time", self.label);
-        Picture { both_svg: for_both(&label, |screen| self.draw(screen)), title, caption, folded }
+        let svg = for_both(&label, |screen| self.draw(screen)).markup();
+        Picture { title, svg, caption, ..Picture::default() }
     }
 
     fn draw(&self, screen: Screen) -> Svg {
@@ -136,7 +127,7 @@ fn runs(steps: &[Step]) -> Vec<Vec<(f64, f64)>> {
 ///
 /// Behind a listener's queue: what was wrong with it. Elsewhere problems of all kinds, and warnings as a strip
 /// above them: bands over bands would hide the curves.
-fn bands(plot: &mut Plot, view: &CleanReview<'_>, subject: Option<&str>) {
+fn bands(plot: &mut Plot, view: &Dated<'_>, subject: Option<&str>) {
     let Frame { top, bottom, .. } = plot.frame;
     let mut band = |class: &str, [from_s, to_s]: [f64; 2], height: f64| {
         let (from, to) = (plot.x.at(from_s), plot.x.at(to_s));
@@ -174,7 +165,7 @@ fn union(mut spans: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
 }
 
 /// Round times of day below the axis.
-pub(super) fn time_axis(plot: &mut Plot, view: &CleanReview<'_>, most: usize) {
+pub(super) fn time_axis(plot: &mut Plot, view: &Dated<'_>, most: usize) {
     let Frame { top, bottom, right, room, .. } = plot.frame;
     let lasted_s = view.review.lasted_s.min(1e9);
     let step = STEPS_S.into_iter().find(|step| lasted_s / step <= most as f64);
@@ -207,7 +198,7 @@ pub(super) fn time_axis(plot: &mut Plot, view: &CleanReview<'_>, most: usize) {
 const ROWS_MAX: usize = 24;
 
 /// What was wrong when: a row for each cause and subject, each bar a link to its article.
-pub(crate) fn timeline(view: &CleanReview<'_>) -> Option<Picture> {
+pub(crate) fn timeline(view: &Dated<'_>) -> Option<Picture> {
     let mut rows: Vec<((&str, &str), Vec<&Episode>)> = Vec::new();
     for one in &view.review.episodes {
         let key = (one.id.as_str(), one.subject.as_str());
@@ -252,8 +243,8 @@ pub(crate) fn timeline(view: &CleanReview<'_>) -> Option<Picture> {
     let caption = format!(
         "Red: connections were harmed. Yellow: a warning, nothing was harmed yet. A bar links to its explanation and fix.{more}"
     );
-    let both_svg = for_both("What was wrong over time", draw);
-    Some(Picture { title: "What was wrong".into(), both_svg, caption, folded: false })
+    let svg = for_both("What was wrong over time", draw).markup();
+    Some(Picture { svg, caption, ..Picture::default() })
 }
 
 /// Where the article of a cause is on the page. Names of causes are kebab case; a record may hold others.

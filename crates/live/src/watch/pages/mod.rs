@@ -1,20 +1,19 @@
 //! The record of a watch for a reader: what was wrong when, on top; then where, and how much.
 //!
-//! `tables` has the words and figures that text, Markdown and page share, `pictures` the curves; times of day are
+//! `tables` has words and figures, `pictures` the curves, `sheet` their order; times of day are
 //! told by [`Clock`], and [`WatchCsv`] is the record as one tidy table.
 
 mod chart;
-mod page;
 mod pictures;
+mod sheet;
 mod tables;
-mod text;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use tcptoll_core::units::host_port;
 
+use tcptoll_core::sheet::Sheet;
 use tcptoll_show::csv::{guarded, write};
-use tcptoll_show::{TextStyle, clean};
 
 use super::{Counted, Interval, Review, Series, WatchLine};
 
@@ -29,55 +28,27 @@ pub struct Watched<'a> {
     pub record: Option<&'a Path>,
 }
 
-/// A cleaned review with its clock.
-struct CleanReview<'a> {
-    review: Review,
+/// A review with the time of day of its moments.
+struct Dated<'a> {
+    review: &'a Review,
     clock: &'a Clock,
     /// Whether times need their date.
     days: bool,
 }
 
-impl CleanReview<'_> {
-    fn new<'a>(watched: &'a Watched<'_>) -> Result<CleanReview<'a>, serde_json::Error> {
-        let review = clean::copy(watched.review)?;
-        let clock = &watched.clock;
-        let days = clock.day(0.0) != clock.day(review.lasted_s);
-        Ok(CleanReview { review, clock, days })
-    }
-
+impl Dated<'_> {
     /// The time of day of a moment of the watch.
     fn at(&self, at_s: f64) -> String {
         self.clock.text(at_s, self.days)
     }
 }
 
-/// The record of a watch for a terminal: what was wrong when, the busiest listeners, ports, gaps.
-///
-/// As `text()`, it ends with a line feed and holds no control character of the record's own.
+/// What there is to see of the record of a watch; with `series` also what a page draws.
 #[must_use]
-pub fn watch_text(watched: &Watched<'_>, style: TextStyle) -> String {
-    match CleanReview::new(watched) {
-        Ok(view) => text::render(&view, watched.record, style),
-        Err(error) => format!("{}\n", clean::cannot_show(&error)),
-    }
-}
-
-/// The record of a watch as GitHub-flavoured Markdown.
-#[must_use]
-pub fn watch_markdown(watched: &Watched<'_>) -> String {
-    match CleanReview::new(watched) {
-        Ok(view) => text::render_markdown(&view),
-        Err(error) => format!("{}\n", clean::cannot_show(&error)),
-    }
-}
-
-/// The record of a watch as one self-contained HTML file, as `html`.
-#[must_use]
-pub fn watch_html(watched: &Watched<'_>, series: &Series) -> String {
-    match CleanReview::new(watched) {
-        Ok(view) => page::render(&view, watched.review, series),
-        Err(error) => tcptoll_show::html::cannot_show(&error),
-    }
+pub fn watch_sheet(watched: &Watched<'_>, series: Option<&Series>) -> Sheet {
+    let Watched { review, clock, record } = watched;
+    let days = clock.day(0.0) != clock.day(review.lasted_s);
+    sheet::build(&Dated { review, clock, days }, *record, series)
 }
 
 /// Heads of the columns.

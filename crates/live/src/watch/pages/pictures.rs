@@ -2,23 +2,27 @@
 //!
 //! `chart` draws curves of any kind, `timeline` what was wrong when.
 
+use tcptoll_core::sheet::Picture;
 use tcptoll_show::{clean, number};
 
-use super::chart::{Chart, Line, Picture, Step};
+use super::chart::{Chart, Line, Step};
 use super::tables::many;
-use super::{CleanReview, tables};
+use super::{Dated, tables};
 use crate::watch::{DATA_RETRANSMITTED, Interval};
 use crate::watch::{ListenerReview, Series};
 
-/// All pictures that have something to show, but the timeline.
-pub(super) fn all(view: &CleanReview<'_>, series: &Series, raw: &[String]) -> Vec<Picture> {
+/// All pictures that have something to show, but the timeline; whether each is shown only when asked for.
+pub(super) fn all(view: &Dated<'_>, series: &Series) -> Vec<(Picture, bool)> {
     let points = &series.points;
     let mut pictures = queues(view, series);
-    pictures.extend(dropped(view, points));
-    pictures.extend(ports(view, points, raw));
-    pictures.extend(sockets(view, points));
-    pictures.extend(retransmitted(view, points));
-    pictures.extend(memory(view, points));
+    let shown = [
+        dropped(view, points),
+        ports(view, points),
+        sockets(view, points),
+        retransmitted(view, points),
+    ];
+    pictures.extend(shown.into_iter().flatten().map(|picture| (picture, false)));
+    pictures.extend(memory(view, points).map(|picture| (picture, true)));
     pictures
 }
 
@@ -27,7 +31,7 @@ fn count_tick(value: f64) -> String {
 }
 
 /// The accept queue of each of the busiest listeners, and its limit.
-fn queues(view: &CleanReview<'_>, series: &Series) -> Vec<Picture> {
+fn queues(view: &Dated<'_>, series: &Series) -> Vec<(Picture, bool)> {
     let mut pictures = Vec::new();
     for (place, limits) in &series.limits {
         let Some(listener) = view.review.listeners.get(*place as usize) else { continue };
@@ -68,7 +72,8 @@ fn queues(view: &CleanReview<'_>, series: &Series) -> Vec<Picture> {
         };
         let title = format!("Accept queue of {name}{process}");
         let folded = pictures.len() >= 3 || listener.drops == 0 && peak * 2.0 < greatest;
-        pictures.push(chart.picture(title, caption, folded && !pictures.is_empty()));
+        let folded = folded && !pictures.is_empty();
+        pictures.push((chart.picture(title, caption), folded));
     }
     pictures
 }
@@ -91,12 +96,12 @@ fn queue_caption(listener: &ListenerReview, near: bool) -> String {
 }
 
 /// What listeners dropped, per second.
-fn dropped(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture> {
+fn dropped(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
     let any = ["overflows", "drops"].iter().any(|key| view.review.counts.get(*key) > Some(&0));
     let joined = points.iter().any(|point| point.looks > 1);
     let mut lines = rates(points, "drops", "dropped by listeners", "a1 under", joined);
     lines.extend(rates(points, "overflows", "met a full accept queue", "a0", joined));
-    let total = tables::figure(&view.review, "drops").unwrap_or(0);
+    let total = tables::figure(view.review, "drops").unwrap_or(0);
     let peak = view.review.peaks_per_s.get("drops").map_or(0.0, |peak| peak.value);
     let caption = format!(
         "Listeners dropped {} in all, at most {} per second.",
@@ -111,7 +116,7 @@ fn dropped(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture> {
         subject: None,
         view,
     };
-    any.then(|| chart.picture("Drops and overflows".to_owned(), caption, false))
+    any.then(|| chart.picture("Drops and overflows".to_owned(), caption))
 }
 
 /// The highest rate of one look in each point; and where looks were joined, the mean.
@@ -135,14 +140,14 @@ fn rates(points: &[Interval], key: &str, name: &str, class: &str, joined: bool) 
 }
 
 /// Local ports left to the busiest destinations.
-fn ports(view: &CleanReview<'_>, points: &[Interval], raw: &[String]) -> Option<Picture> {
-    let destinations = view.review.destinations.iter().zip(raw).take(8);
-    let lines = destinations.enumerate().filter(|(_, (one, _))| one.ports_left.is_some()).map(
-        |(at, (one, raw))| {
+fn ports(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
+    let destinations = view.review.destinations.iter().take(8);
+    let lines =
+        destinations.enumerate().filter(|(_, one)| one.ports_left.is_some()).map(|(at, one)| {
             // A dump is not made in each interval: the one before it holds until then.
             let mut last = None;
             let steps = points.iter().map(|point| {
-                let found = point.destinations.iter().find(|part| part.to == *raw);
+                let found = point.destinations.iter().find(|part| part.to == one.to);
                 last = found.and_then(|part| part.ports_left).or(last);
                 Step {
                     from_s: point.at_s - point.interval_s,
@@ -157,8 +162,7 @@ fn ports(view: &CleanReview<'_>, points: &[Interval], raw: &[String]) -> Option<
                 steps,
                 filled: false,
             }
-        },
-    );
+        });
     let lines: Vec<Line> = lines.collect();
     let least = view
         .review
@@ -181,10 +185,10 @@ fn ports(view: &CleanReview<'_>, points: &[Interval], raw: &[String]) -> Option<
         subject: None,
         view,
     };
-    Some(chart.picture("Local ports left by destination".into(), caption, false))
+    Some(chart.picture("Local ports left by destination".into(), caption))
 }
 
-fn sockets(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture> {
+fn sockets(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
     let levels = &view.review.levels;
     levels.sockets.or(levels.time_wait)?;
     let as_f64 = |value: Option<u64>| value.map(|value| value as f64);
@@ -200,12 +204,12 @@ fn sockets(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture> {
     );
     let chart =
         Chart { label: "sockets".into(), lines, tick: count_tick, most: None, subject: None, view };
-    Some(chart.picture("Sockets".into(), caption, false))
+    Some(chart.picture("Sockets".into(), caption))
 }
 
-fn retransmitted(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture> {
-    let again = tables::figure(&view.review, DATA_RETRANSMITTED).filter(|n| *n > 0)?;
-    let sent = tables::figure(&view.review, "segments_out").unwrap_or(0);
+fn retransmitted(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
+    let again = tables::figure(view.review, DATA_RETRANSMITTED).filter(|n| *n > 0)?;
+    let sent = tables::figure(view.review, "segments_out").unwrap_or(0);
     let joined = points.iter().any(|point| point.looks > 1);
     let lines = rates(points, DATA_RETRANSMITTED, "retransmitted segments", "a4", joined);
     let caption = format!(
@@ -221,10 +225,10 @@ fn retransmitted(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture>
         subject: None,
         view,
     };
-    Some(chart.picture("Retransmissions".into(), caption, false))
+    Some(chart.picture("Retransmissions".into(), caption))
 }
 
-fn memory(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture> {
+fn memory(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
     let most = view.review.levels.memory_bytes?;
     let bytes = |point: &Interval| point.levels.memory_bytes.map(|bytes| bytes as f64);
     let mut lines = vec![line("TCP memory", "a5", points, bytes, true)];
@@ -250,7 +254,7 @@ fn memory(view: &CleanReview<'_>, points: &[Interval]) -> Option<Picture> {
         subject: None,
         view,
     };
-    Some(chart.picture("TCP memory".into(), caption, true))
+    Some(chart.picture("TCP memory".into(), caption))
 }
 
 fn line(

@@ -1,33 +1,23 @@
 //! Words and figures that text, Markdown and page share.
 
 use std::fmt::Write as _;
+use tcptoll_core::sheet::Table;
 use tcptoll_core::units::host_port;
 
 use crate::diagnosis::Severity;
 use crate::watch::{DATA_RETRANSMITTED, Process};
 use crate::watch::{Episode, ListenerReview, Review};
 
-use super::CleanReview;
+use super::Dated;
 use tcptoll_show::number;
 use tcptoll_show::number::{ABSENT, duration, three, whole};
-
-/// A table of words and figures.
-pub(super) struct Table {
-    pub(super) title: &'static str,
-    pub(super) heads: Vec<&'static str>,
-    /// Columns that are words; the others are figures.
-    pub(super) words: Vec<usize>,
-    pub(super) rows: Vec<Vec<String>>,
-    /// What there was no room for, and what else is to be known.
-    pub(super) note: Option<String>,
-}
 
 /// Rows of a table for people, at most: the JSON object has the rest.
 const ROWS_MAX: usize = 40;
 
 /// The watch in a line: where, when, how long.
-pub(super) fn place(view: &CleanReview<'_>) -> Vec<String> {
-    let Review { host, lasted_s, looks, .. } = &view.review;
+pub(super) fn place(view: &Dated<'_>) -> Vec<String> {
+    let Review { host, lasted_s, looks, .. } = view.review;
     let clock = view.clock;
     let until = if view.days { view.at(*lasted_s) } else { clock.text(*lasted_s, false) };
     let mut phrases = vec![
@@ -67,8 +57,8 @@ fn longest(review: &Review) -> Option<&Episode> {
 }
 
 /// The verdict in one sentence, and what goes with it.
-pub(super) fn answer(view: &CleanReview<'_>) -> [String; 2] {
-    let review = &view.review;
+pub(super) fn answer(view: &Dated<'_>) -> [String; 2] {
+    let review = view.review;
     let lasted = match review.looks {
         1 => "at the only look".to_owned(),
         _ => format!("in {}", duration(review.lasted_s)),
@@ -165,8 +155,8 @@ fn not_shown(more: u64, thing: &str) -> Option<String> {
 }
 
 /// Doubts about the record.
-pub(super) fn doubts(view: &CleanReview<'_>) -> Vec<String> {
-    let review = &view.review;
+pub(super) fn doubts(view: &Dated<'_>) -> Vec<String> {
+    let review = view.review;
     let mut doubts = Vec::new();
     if review.killed {
         doubts.push(format!(
@@ -207,7 +197,7 @@ pub(super) fn at_one_look(one: &Episode) -> bool {
 }
 
 /// What was wrong when.
-pub(super) fn episodes(view: &CleanReview<'_>) -> Table {
+pub(super) fn episodes(view: &Dated<'_>) -> Table {
     let row = |one: &Episode| {
         vec![
             view.at(one.from_s),
@@ -221,17 +211,18 @@ pub(super) fn episodes(view: &CleanReview<'_>) -> Table {
     let all = &view.review.episodes;
     let more = all.len().saturating_sub(ROWS_MAX) as u64 + view.review.episodes_left_out;
     Table {
-        title: "What was wrong",
-        heads: vec!["from", "to", "active", "cause", "at its worst", "at"],
-        words: vec![0, 1, 3, 4],
-        rows: all.iter().take(ROWS_MAX).map(row).collect(),
         note: not_shown(more, "more span"),
+        ..Table::texts(
+            &["from", "to", "active", "cause", "at its worst", "at"],
+            &[0, 1, 3, 4],
+            all.iter().take(ROWS_MAX).map(row),
+        )
     }
 }
 
 /// The busiest listeners.
-pub(super) fn listeners(view: &CleanReview<'_>) -> Table {
-    let review = &view.review;
+pub(super) fn listeners(view: &Dated<'_>) -> Table {
+    let review = view.review;
     let row = |one: &ListenerReview| {
         let about = if one.overflows_estimated { "~" } else { "" };
         let overflows = if one.overflows_unknown_s > 0.0 && one.overflows <= 0.0 {
@@ -273,26 +264,28 @@ pub(super) fn listeners(view: &CleanReview<'_>) -> Table {
         note += "For part of the time, overflows could not be attributed to one listener. ";
     }
     Table {
-        title: "Listeners",
-        heads: vec![
-            "listener",
-            "process",
-            "longest queue",
-            "limit",
-            "at",
-            "overflows",
-            "peak /s",
-            "drops",
-        ],
-        words: vec![0, 1],
-        rows: review.listeners.iter().take(shown).map(row).collect(),
         note: Some(note.trim_end().to_owned()).filter(|note| !note.is_empty()),
+        ..Table::texts(
+            &[
+                "listener",
+                "process",
+                "longest queue",
+                "limit",
+                "at",
+                "overflows",
+                "peak /s",
+                "drops",
+            ],
+            &[0, 1],
+            review.listeners.iter().take(shown).map(row),
+        )
+        .wide(&[1, 4])
     }
 }
 
 /// Local ports in use per destination.
-pub(super) fn destinations(view: &CleanReview<'_>) -> Table {
-    let review = &view.review;
+pub(super) fn destinations(view: &Dated<'_>) -> Table {
+    let review = view.review;
     let rows = review.destinations.iter().take(ROWS_MAX).map(|one| {
         vec![
             one.to.clone(),
@@ -305,11 +298,12 @@ pub(super) fn destinations(view: &CleanReview<'_>) -> Table {
     });
     let more = review.destinations_left_out;
     Table {
-        title: "Local ports by destination",
-        heads: vec!["destination", "maximum in use", "minimum left", "TIME-WAIT", "SYN-SENT", "at"],
-        words: vec![0],
-        rows: rows.collect(),
         note: not_shown(more, "more destination"),
+        ..Table::texts(
+            &["destination", "maximum in use", "minimum left", "TIME-WAIT", "SYN-SENT", "at"],
+            &[0],
+            rows,
+        )
     }
 }
 
@@ -328,8 +322,8 @@ const COUNTS: [(&str, &str); 11] = [
     ("time_wait_overflows", "TIME-WAIT sockets ended early, at their limit"),
 ];
 
-pub(super) fn counts(view: &CleanReview<'_>) -> Table {
-    let review = &view.review;
+pub(super) fn counts(view: &Dated<'_>) -> Table {
+    let review = view.review;
     let mut rows = Vec::new();
     let row = |key: &str, words: &str| {
         let n = figure(review, key).filter(|n| *n > 0)?;
@@ -363,22 +357,16 @@ pub(super) fn counts(view: &CleanReview<'_>) -> Table {
         rows.push(vec!["TCP memory, maximum".to_owned(), number::bytes(bytes), absent(), absent()]);
     }
     let uncounted_s = review.lasted_s - review.counted_s;
-    Table {
-        title: "Counts",
-        heads: vec!["what", "count", "peak /s", "at"],
-        words: vec![0],
-        rows,
-        // The first look has no interval; rounding is no gap.
+    Table { // The first look has no interval; rounding is no gap.
         note: (uncounted_s > 1.0 + 2.0 * review.interval_s).then(|| {
             format!(
                 "The kernel's counters were interrupted for {}. The counts do not include that time.",
                 duration(uncounted_s)
             )
-        }),
-    }
+        }), ..Table::texts(&["what", "count", "peak /s", "at"], &[0], rows) }
 }
 
-fn peak(view: &CleanReview<'_>, key: &str) -> (String, String) {
+fn peak(view: &Dated<'_>, key: &str) -> (String, String) {
     let absent = || (ABSENT.to_owned(), ABSENT.to_owned());
     view.review
         .peaks_per_s
@@ -386,24 +374,22 @@ fn peak(view: &CleanReview<'_>, key: &str) -> (String, String) {
         .map_or_else(absent, |peak| (three(peak.value), view.at(peak.at_s)))
 }
 
-/// Times without a look.
-pub(super) fn gaps(view: &CleanReview<'_>) -> Table {
-    let rows = view.review.gaps.iter().take(ROWS_MAX).map(|gap| {
+/// Times without a look: until when, for how long, why.
+pub(super) fn gap_rows(view: &Dated<'_>) -> impl Iterator<Item = [String; 3]> {
+    view.review.gaps.iter().take(ROWS_MAX).map(|gap| {
         let why = if gap.suspended_s > 1.0 {
             format!("the machine was suspended for {}", duration(gap.suspended_s))
         } else {
             "no look was taken: the machine was busy, or the watch was stopped".to_owned()
         };
-        vec![view.at(gap.at_s), duration(gap.lasted_s), why]
-    });
-    let more = view.review.gaps_left_out;
-    Table {
-        title: "Gaps",
-        heads: vec!["until", "without a look", "why"],
-        words: vec![0, 2],
-        rows: rows.collect(),
-        note: not_shown(more, "shorter gap"),
-    }
+        [view.at(gap.at_s), duration(gap.lasted_s), why]
+    })
+}
+
+/// The same as a table.
+pub(super) fn gaps(view: &Dated<'_>) -> Table {
+    let note = not_shown(view.review.gaps_left_out, "shorter gap");
+    Table { note, ..Table::texts(&["until", "without a look", "why"], &[0, 2], gap_rows(view)) }
 }
 
 /// What fixes what was wrong: the first episode of each cause and subject that has a fix.

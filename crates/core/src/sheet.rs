@@ -1,0 +1,368 @@
+//! Everything that is shown is a [`Sheet`]: a run, a watch, an examination, a search. Makers fill it, and the renderers
+//! of `show` write it as text, page or Markdown.
+//!
+//! A maker says what there is to see, in which order, and in which forms. Renderers alone know widths, markup and
+//! colours, and they alone clean: a text of a sheet may hold what a hostile peer sent.
+
+use serde::{Serialize, Serializer};
+
+/// What a colour stands for; the words say it too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tone {
+    #[default]
+    Plain,
+    Strong,
+    Dim,
+    Bad,
+    Doubt,
+    Client,
+    Wire,
+    Server,
+}
+
+/// The forms in which a part is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forms(u8);
+
+impl Forms {
+    /// A terminal.
+    pub const TEXT: Self = Self(1);
+    /// An HTML page.
+    pub const PAGE: Self = Self(2);
+    /// Markdown for an issue.
+    pub const MARKDOWN: Self = Self(4);
+    /// Terminal and Markdown.
+    pub const TEXT_AND_MARKDOWN: Self = Self(5);
+    /// Page and Markdown.
+    pub const WRITTEN: Self = Self(6);
+    /// All three.
+    pub const ALL: Self = Self(7);
+
+    /// Whether a part of these forms is shown in `one`.
+    #[must_use]
+    pub fn has(self, one: Self) -> bool {
+        self.0 & one.0 != 0
+    }
+}
+
+/// One thing to see: a question, its answer, what casts doubt on it, and the parts that carry it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Sheet {
+    /// Of the window in which the page is shown.
+    pub title: String,
+    /// What made it: `tcptoll watch`.
+    pub kicker: String,
+    /// What was asked, one sentence.
+    pub question: String,
+    /// The answer, and what goes with it; each may be empty.
+    pub answer: [String; 2],
+    /// Of the answer.
+    pub tone: Tone,
+    /// Why it is not valid for its question, a sentence each.
+    pub invalid: Vec<String>,
+    /// What the reader must know before believing it.
+    pub doubts: Vec<Note>,
+    /// Where and when, a phrase each.
+    pub place: Vec<String>,
+    /// Where the record is, for a terminal.
+    pub record: Option<String>,
+    /// More of where and how it was measured: stands with the place.
+    pub about: Parts,
+    /// What the page shows between answer and place.
+    pub lead: Parts,
+    /// Everything else, in order.
+    pub parts: Parts,
+    /// Under which name the page offers the figures that it holds as JSON.
+    pub file_name: String,
+    /// The last line of the page: version and format.
+    pub footer: String,
+}
+
+/// Parts with their forms, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Parts(pub Vec<(Forms, Part)>);
+
+impl Serialize for Parts {
+    /// Those of the page.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.shown_in(Forms::PAGE))
+    }
+}
+
+impl Parts {
+    /// Adds a part in these forms.
+    pub fn put(&mut self, forms: Forms, part: Part) {
+        self.0.push((forms, part));
+    }
+
+    /// The parts that are shown in a form.
+    pub fn shown_in(&self, form: Forms) -> impl Iterator<Item = &Part> {
+        self.0.iter().filter(move |(forms, _)| forms.has(form)).map(|(_, part)| part)
+    }
+}
+
+/// A part of a sheet.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Part {
+    /// A heading; what follows stands below it, until the next.
+    Heading { text: String },
+    /// A heading below a heading.
+    Title { text: String },
+    /// An empty line, unless there is one.
+    Blank,
+    /// A line of pieces as it is, for a terminal.
+    Line { pieces: Vec<(Tone, String)> },
+    /// Words, on a terminal after so many blanks.
+    Prose { text: String, indent: usize, tone: Tone },
+    /// Words beside a label, which on a terminal has so many columns.
+    Labelled { label: String, indent: usize, text: String, tone: Tone },
+    /// Names and values.
+    Pairs { pairs: Vec<[String; 2]> },
+    /// Rows under headings.
+    Table(Table),
+    /// A drawing.
+    Picture(Picture),
+    /// What is wrong, and what to change.
+    Finding(Box<Finding>),
+    /// A list.
+    Notes { notes: Vec<Note> },
+    /// Lines to copy in one piece.
+    Code { text: String },
+    /// What is shown when it is asked for.
+    Folded { title: String, small: String, parts: Parts },
+}
+
+impl Part {
+    /// A heading.
+    pub fn heading(text: impl Into<String>) -> Self {
+        Self::Heading { text: text.into() }
+    }
+
+    /// Words.
+    pub fn prose(indent: usize, text: impl Into<String>, tone: Tone) -> Self {
+        Self::Prose { text: text.into(), indent, tone }
+    }
+
+    /// Words beside a label.
+    pub fn labelled(label: &str, indent: usize, text: impl Into<String>, tone: Tone) -> Self {
+        Self::Labelled { label: label.to_owned(), indent, text: text.into(), tone }
+    }
+
+    /// A line in one tone.
+    pub fn line(text: impl Into<String>, tone: Tone) -> Self {
+        Self::Line { pieces: vec![(tone, text.into())] }
+    }
+}
+
+/// A remark in a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// What it is about, which may be empty.
+    pub about: String,
+    /// What it says.
+    pub text: String,
+    /// What to type, which may be empty.
+    pub command: String,
+    /// Whether it is a doubt or a fault.
+    pub bad: bool,
+}
+
+/// Markup of a picture: SVG, whose texts are escaped where it is drawn.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Markup(pub String);
+
+/// A drawing with its caption.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Picture {
+    /// Over the drawing; may be empty.
+    pub title: String,
+    /// For a page.
+    pub svg: Markup,
+    /// One or a few sentences that say what to see.
+    pub caption: String,
+    /// Places of the arms in it with their names, whose colours are named above it.
+    pub drawn: Vec<Arm>,
+}
+
+/// An arm by its name and colour.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Arm {
+    /// As it is called.
+    pub name: String,
+    /// Class of its colour.
+    pub class: String,
+}
+
+/// Which side of a column its cells keep to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Counts, and words about them.
+    #[default]
+    Right,
+    /// Figures: decimal points stand in one line.
+    Point,
+}
+
+/// Where there is room for a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum Room {
+    /// Everywhere.
+    #[default]
+    Always,
+    /// On a terminal of 110 columns or more, a page, Markdown.
+    Wide,
+    /// On a page and in Markdown.
+    Page,
+}
+
+/// A column.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Column {
+    /// Its heading; may be empty.
+    pub head: String,
+    /// Heading over this and the following columns with the same.
+    pub group: String,
+    /// Its side.
+    pub align: Align,
+    /// Where it is shown.
+    pub room: Room,
+    /// Blanks to the left on a terminal.
+    pub gap: usize,
+}
+
+impl Column {
+    /// A column two blanks from its neighbour.
+    pub fn new(head: impl Into<String>, align: Align) -> Self {
+        Self { head: head.into(), align, gap: 2, ..Self::default() }
+    }
+
+    /// The same, where there is room.
+    #[must_use]
+    pub fn room(self, room: Room) -> Self {
+        Self { room, ..self }
+    }
+
+    /// The same, under a group's heading.
+    #[must_use]
+    pub fn under(self, group: &str) -> Self {
+        Self { group: group.to_owned(), ..self }
+    }
+
+    /// The same, `gap` blanks from its neighbour.
+    #[must_use]
+    pub fn gap(self, gap: usize) -> Self {
+        Self { gap, ..self }
+    }
+}
+
+/// What stands in a row of a column.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Cell {
+    /// As it is read.
+    pub text: String,
+    /// A word beside it.
+    pub small: String,
+    /// What a page sorts by, and a bar of it in percent.
+    pub value: Option<f64>,
+    /// Whether a bar shows [`Self::value`], a share in percent.
+    pub bar: bool,
+    /// Class of the colour of the arm that it names.
+    pub class: String,
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+/// A row: its cells, or a heading over the rows below.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Row {
+    /// A cell for each column; whether the row stands out.
+    Cells { cells: Vec<Cell>, marked: bool },
+    /// Heading over rows.
+    Group { text: String },
+}
+
+/// Rows under headings.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Table {
+    /// From the left; the first names the rows.
+    pub columns: Vec<Column>,
+    /// From the top.
+    pub rows: Vec<Row>,
+    /// Whether a page lets the reader sort it.
+    pub sortable: bool,
+    /// What there was no room for, and what else is to be known.
+    pub note: Option<String>,
+}
+
+impl Table {
+    /// Columns with rows of cells.
+    pub fn new<C: Into<Cell>>(
+        columns: Vec<Column>,
+        rows: impl IntoIterator<Item = impl IntoIterator<Item = C>>,
+    ) -> Self {
+        let row = |cells: Vec<Cell>| Row::Cells { cells, marked: false };
+        let rows = rows.into_iter().map(|cells| row(cells.into_iter().map(Into::into).collect()));
+        Self { columns, rows: rows.collect(), ..Self::default() }
+    }
+
+    /// Rows of texts under these heads; the places of columns of words, the others are figures.
+    pub fn texts(
+        heads: &[&str],
+        words: &[usize],
+        rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
+    ) -> Self {
+        let align = |at| if words.contains(&at) { Align::Left } else { Align::Right };
+        let columns = heads.iter().enumerate().map(|(at, head)| Column::new(*head, align(at)));
+        Self::new(columns.collect(), rows)
+    }
+
+    /// The same, with columns that need room on a terminal.
+    #[must_use]
+    pub fn wide(mut self, places: &[usize]) -> Self {
+        for place in places {
+            if let Some(column) = self.columns.get_mut(*place) {
+                column.room = Room::Wide;
+            }
+        }
+        self
+    }
+}
+
+/// What is wrong or to be said of a subject, with what to change.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Finding {
+    /// Where it stands on the page.
+    pub anchor: String,
+    /// `problem`, `warning`, `fix`.
+    pub severity: String,
+    /// Whether connections were harmed.
+    pub problem: bool,
+    /// Its name.
+    pub id: String,
+    /// Whom it is about.
+    pub subject: String,
+    /// One sentence.
+    pub text: String,
+    /// What it follows from.
+    pub evidence: Vec<[String; 2]>,
+    /// What to change.
+    pub change: String,
+    /// How.
+    pub commands: Vec<String>,
+    /// What that costs, and how to undo it.
+    pub words: Vec<[String; 2]>,
+    /// What the lab or the run showed of it, as a verdict and a sentence.
+    pub proof: Option<[String; 2]>,
+    /// Further commands: what each is for, and what to type.
+    pub more: Vec<[String; 2]>,
+}

@@ -1,0 +1,9 @@
+//! A sheet in, and text, a page or Markdown out. Cleaning, escaping, wrapping and alignment happen here.
+
+mod html;
+mod markdown;
+mod text;
+
+pub use html::html;
+pub use markdown::markdown;
+pub use text::{parts, text};

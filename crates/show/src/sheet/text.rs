@@ -1,0 +1,175 @@
+//! A sheet for a terminal, clear without colour and at 80 columns.
+
+use tcptoll_core::sheet::{Cell, Finding, Forms, Note, Part, Parts, Room, Row, Sheet, Table, Tone};
+
+use crate::clean::{columns, line, shorten};
+use crate::layout::{Column, lay_out};
+use crate::text::{TextPage, wrap_phrases};
+use crate::{TextStyle, clean};
+
+/// Columns of a label.
+const LABEL: usize = 14;
+/// Columns of a name of evidence, at most.
+const NAMES_MAX: usize = 28;
+/// Columns of a cell, at most.
+const CELL_MAX: usize = 60;
+/// From so many columns on there is room for what is wide.
+const WIDE: usize = 110;
+
+/// The sheet for a terminal: where, the answer, doubts, parts.
+///
+/// It ends with a line feed and holds no control character of the sheet's own.
+#[must_use]
+pub fn text(sheet: &Sheet, style: TextStyle) -> String {
+    let mut page = TextPage::new(style);
+    place(&mut page, sheet);
+    put(&mut page, &sheet.about);
+    page.blank();
+    for why in &sheet.invalid {
+        page.labelled("invalid: ", 9, &line(why), Tone::Bad);
+    }
+    let [answer, more] = &sheet.answer;
+    page.prose(0, &line(answer), sheet.tone);
+    if !more.is_empty() {
+        page.prose(0, &line(more), Tone::Plain);
+    }
+    for doubt in &sheet.doubts {
+        let tone = if doubt.bad { Tone::Bad } else { Tone::Doubt };
+        page.prose(0, &line(&doubt.text), tone);
+    }
+    put(&mut page, &sheet.parts);
+    page.into_text()
+}
+
+/// Parts alone, without a head.
+#[must_use]
+pub fn parts(parts: &Parts, style: TextStyle) -> String {
+    let mut page = TextPage::new(style);
+    put(&mut page, parts);
+    page.into_text()
+}
+
+/// Where and when to the left, the record to the right if there is room.
+fn place(page: &mut TextPage, sheet: &Sheet) {
+    let record = sheet.record.as_ref();
+    let record = record.map(|path| format!("record {}", shorten(&line(path), page.width() - 7)));
+    let phrases: Vec<String> = sheet.place.iter().map(|phrase| line(phrase)).collect();
+    let mut lines = wrap_phrases(&phrases, page.width());
+    if let Some(record) = record {
+        let room = page.width().saturating_sub(columns(&record));
+        match lines.last_mut().filter(|last| columns(last) + 4 <= room) {
+            Some(last) => *last += &format!("{}{record}", " ".repeat(room - columns(last))),
+            None => lines.push(record),
+        }
+    }
+    for one in lines {
+        page.coloured(&one, Tone::Dim);
+    }
+}
+
+fn put(page: &mut TextPage, parts: &Parts) {
+    for part in parts.shown_in(Forms::TEXT) {
+        match part {
+            Part::Heading { text } => {
+                page.blank();
+                page.coloured(&line(text), Tone::Strong);
+            }
+            Part::Title { text } => page.coloured(&line(text), Tone::Dim),
+            Part::Blank => page.blank(),
+            Part::Line { pieces } => {
+                let painted = pieces.iter().map(|(tone, text)| page.paint(*tone, &line(text)));
+                let painted: String = painted.collect();
+                page.line(painted.trim_end());
+            }
+            Part::Prose { text, indent, tone } => page.prose(*indent, &line(text), *tone),
+            Part::Labelled { label, indent, text, tone } => {
+                page.labelled(&line(label), *indent, &line(text), *tone);
+            }
+            Part::Pairs { pairs } => pairs.iter().for_each(|[name, value]| {
+                page.labelled(&format!("  {}", line(name)), LABEL, &line(value), Tone::Plain);
+            }),
+            Part::Table(table) => put_table(page, table),
+            Part::Picture(_) => {}
+            Part::Finding(one) => finding(page, one),
+            Part::Notes { notes } => notes.iter().for_each(|one| note(page, one)),
+            Part::Code { text } => text.lines().for_each(|one| page.line(&line(one))),
+            Part::Folded { parts, .. } => put(page, parts),
+        }
+    }
+}
+
+fn note(page: &mut TextPage, note: &Note) {
+    let about = if note.about.is_empty() { String::new() } else { format!("{}: ", note.about) };
+    let tone = if note.bad { Tone::Doubt } else { Tone::Plain };
+    page.prose(2, &line(&format!("{about}{}", note.text)), tone);
+}
+
+fn put_table(page: &mut TextPage, table: &Table) {
+    let rows: Vec<&[Cell]> = table
+        .rows
+        .iter()
+        .filter_map(|row| match row {
+            Row::Cells { cells, .. } => Some(cells.as_slice()),
+            Row::Group { .. } => None,
+        })
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let wide = page.width() >= WIDE;
+    let shown = |room: Room| room == Room::Always || room == Room::Wide && wide;
+    let columns = table.columns.iter().enumerate().filter(|(_, column)| shown(column.room));
+    let columns = columns.map(|(at, column)| Column {
+        head: column.head.clone(),
+        group: column.group.clone(),
+        gap: column.gap,
+        align: column.align,
+        cells: rows.iter().map(|row| cell(&row[at])).collect(),
+    });
+    page.table(&lay_out(columns.collect()), Tone::Dim);
+    if let Some(note) = &table.note {
+        page.prose(2, &line(note), Tone::Dim);
+    }
+}
+
+fn cell(cell: &Cell) -> String {
+    let small = if cell.small.is_empty() { String::new() } else { format!(" {}", cell.small) };
+    shorten(&line(&format!("{}{small}", cell.text)), CELL_MAX)
+}
+
+fn finding(page: &mut TextPage, one: &Finding) {
+    let tone = if one.problem { Tone::Bad } else { Tone::Doubt };
+    let word = format!("{:<LABEL$}", line(&one.severity));
+    let about = [&one.id, &one.subject].map(|text| line(text));
+    let about: Vec<&str> = about.iter().map(String::as_str).filter(|one| !one.is_empty()).collect();
+    let rest = shorten(&about.join(" · "), page.width() - LABEL);
+    page.line(&format!("{}{}", page.paint(tone, &word), page.paint(Tone::Strong, &rest)));
+    page.prose(2, &line(&one.text), Tone::Strong);
+    evidence(page, &one.evidence);
+    if !one.change.is_empty() {
+        page.labelled("  change", LABEL, &line(&one.change), Tone::Plain);
+    }
+    for (at, command) in one.commands.iter().enumerate() {
+        // In one piece, so that it can be copied.
+        let label = if at == 0 { "  how" } else { "" };
+        page.line(&format!("{label:LABEL$}{}", line(command)));
+    }
+    for [name, text] in &one.words {
+        page.labelled(&format!("  {name}"), LABEL, &line(text), Tone::Plain);
+    }
+    for [name, command] in &one.more {
+        page.labelled(&format!("  {name}"), LABEL, &line(command), Tone::Dim);
+    }
+}
+
+fn evidence(page: &mut TextPage, rows: &[[String; 2]]) {
+    let widest = rows.iter().map(|[name, _]| columns(&line(name))).max().unwrap_or(0);
+    let width = widest.min(NAMES_MAX);
+    for (at, [name, value]) in rows.iter().enumerate() {
+        let label = if at == 0 { "  evidence" } else { "" };
+        let name = clean::shorten(&line(name), width);
+        let blanks = " ".repeat(width + 2 - columns(&name));
+        let label = format!("{label:LABEL$}{name}{blanks}");
+        page.labelled(&label, LABEL + width + 2, &line(value), Tone::Plain);
+    }
+}
