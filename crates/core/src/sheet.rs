@@ -63,8 +63,10 @@ pub struct Sheet {
     pub invalid: Vec<String>,
     /// What the reader must know before believing it.
     pub doubts: Vec<Note>,
-    /// Where and when, a phrase each.
+    /// Where and how, a phrase each.
     pub place: Vec<String>,
+    /// When, for the page.
+    pub time: String,
     /// Where the record is, for a terminal.
     pub record: Option<String>,
     /// More of where and how it was measured: stands with the place.
@@ -96,6 +98,11 @@ impl Parts {
         self.0.push((forms, part));
     }
 
+    /// Adds parts in these forms.
+    pub fn extend(&mut self, forms: Forms, parts: impl IntoIterator<Item = Part>) {
+        self.0.extend(parts.into_iter().map(|part| (forms, part)));
+    }
+
     /// The parts that are shown in a form.
     pub fn shown_in(&self, form: Forms) -> impl Iterator<Item = &Part> {
         self.0.iter().filter(move |(forms, _)| forms.has(form)).map(|(_, part)| part)
@@ -108,8 +115,8 @@ impl Parts {
 pub enum Part {
     /// A heading; what follows stands below it, until the next.
     Heading { text: String },
-    /// A heading below a heading.
-    Title { text: String },
+    /// A heading below a heading; the class of the colour of the arm that it names.
+    Title { text: String, class: String },
     /// An empty line, unless there is one.
     Blank,
     /// A line of pieces as it is, for a terminal.
@@ -130,8 +137,10 @@ pub enum Part {
     Notes { notes: Vec<Note> },
     /// Lines to copy in one piece.
     Code { text: String },
-    /// What is shown when it is asked for.
-    Folded { title: String, small: String, parts: Parts },
+    /// Rows under headings, laid out for a terminal.
+    Lines { heads: Vec<String>, rows: Vec<String>, tone: Tone },
+    /// What is shown when it is asked for; the class of the colour of the arm that it is about.
+    Folded { title: String, small: String, class: String, parts: Vec<Part> },
 }
 
 impl Part {
@@ -140,14 +149,40 @@ impl Part {
         Self::Heading { text: text.into() }
     }
 
+    /// A heading below a heading.
+    pub fn title(text: impl Into<String>) -> Self {
+        Self::Title { text: text.into(), class: String::new() }
+    }
+
+    /// What is shown when it is asked for.
+    pub fn folded(title: impl Into<String>, small: impl Into<String>, parts: Vec<Self>) -> Self {
+        Self::Folded { title: title.into(), small: small.into(), class: String::new(), parts }
+    }
+
+    /// A list.
+    pub fn list(texts: impl IntoIterator<Item = String>) -> Self {
+        Self::Notes { notes: texts.into_iter().map(|text| Note::new(text, false)).collect() }
+    }
+
+    /// A line of pieces.
+    #[must_use]
+    pub fn pieces(pieces: Vec<(Tone, String)>) -> Self {
+        Self::Line { pieces }
+    }
+
     /// Words.
     pub fn prose(indent: usize, text: impl Into<String>, tone: Tone) -> Self {
         Self::Prose { text: text.into(), indent, tone }
     }
 
     /// Words beside a label.
-    pub fn labelled(label: &str, indent: usize, text: impl Into<String>, tone: Tone) -> Self {
-        Self::Labelled { label: label.to_owned(), indent, text: text.into(), tone }
+    pub fn labelled(
+        label: impl Into<String>,
+        indent: usize,
+        text: impl Into<String>,
+        tone: Tone,
+    ) -> Self {
+        Self::Labelled { label: label.into(), indent, text: text.into(), tone }
     }
 
     /// A line in one tone.
@@ -167,6 +202,13 @@ pub struct Note {
     pub command: String,
     /// Whether it is a doubt or a fault.
     pub bad: bool,
+}
+
+impl Note {
+    /// A remark, and whether it is a doubt or a fault.
+    pub fn new(text: impl Into<String>, bad: bool) -> Self {
+        Self { text: text.into(), bad, ..Self::default() }
+    }
 }
 
 /// Markup of a picture: SVG, whose texts are escaped where it is drawn.

@@ -3,6 +3,7 @@
 //! Our own code, because comfy-table, like all crates among ours, cannot align a column on the decimal point.
 
 pub use tcptoll_core::sheet::Align;
+use tcptoll_core::sheet::{Part, Tone};
 
 use crate::clean::columns;
 
@@ -68,6 +69,7 @@ fn pad(text: &str, width: usize, align: Align) -> String {
 }
 
 /// Lines of a table: one or two of headings, then one per row.
+#[derive(Clone, Debug)]
 pub struct Lines {
     /// Headings, from the top.
     pub heads: Vec<String>,
@@ -76,6 +78,12 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// As a part of a sheet, with the tone of its headings.
+    #[must_use]
+    pub fn part(self, tone: Tone) -> Part {
+        Part::Lines { heads: self.heads, rows: self.rows, tone }
+    }
+
     /// Columns of the widest line.
     pub fn width(&self) -> usize {
         self.heads.iter().chain(&self.rows).map(|line| columns(line)).max().unwrap_or(0)

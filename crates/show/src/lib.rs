@@ -31,7 +31,8 @@ pub mod text;
 
 use std::path::Path;
 
-use tcptoll_core::record::{Advice, Comparison, Summary, WarningEntry};
+use tcptoll_core::record::{Comparison, Summary, WarningEntry};
+use tcptoll_core::sheet::{Note, Sheet, Tone};
 
 pub use self::clean::ascii;
 pub use self::run::{Own, Reports};
@@ -72,15 +73,6 @@ impl Default for TextStyle {
     }
 }
 
-/// What can be computed before anything is measured, for a terminal, as `text()`.
-#[must_use]
-pub fn computed(all: &[Advice], style: TextStyle) -> String {
-    match all.iter().map(clean::copy).collect::<Result<Vec<_>, _>>() {
-        Ok(clean) => text::computed(&clean, style),
-        Err(error) => format!("{}\n", clean::cannot_show(&error)),
-    }
-}
-
 /// Two runs, and what their rounds allow one to say of A against B.
 #[derive(Clone, Copy, Debug)]
 pub struct Between<'a> {
@@ -99,14 +91,50 @@ pub struct Between<'a> {
 }
 
 impl Reports {
+    /// What there is to see of a run.
+    ///
+    /// `record` is where it is kept, which is shown and not opened; `width` the columns of a terminal. Errors: a
+    /// figure that is not a number cannot be represented, so there is nothing to show.
+    pub fn sheet(
+        &self,
+        summary: &Summary,
+        record: Option<&Path>,
+        width: usize,
+    ) -> Result<Sheet, serde_json::Error> {
+        let run = self.run(summary)?;
+        let study = run.study.as_ref().map(|study| format!(" · study {study}"));
+        let doubts = findings::verdict_on_run(&run).into_iter();
+        let mut sheet = Sheet {
+            title: format!("{} · tcptoll", run.question),
+            kicker: format!("tcptoll {}{}", run.experiment, study.unwrap_or_default()),
+            question: run.question.clone(),
+            answer: [run.answer.clone(), String::new()],
+            tone: Tone::Strong,
+            invalid: findings::invalid(&run, run.own),
+            doubts: doubts.map(|text| Note::new(text, true)).collect(),
+            place: figures::place(&run),
+            time: run.started_at.clone(),
+            record: record.map(|record| record.display().to_string()),
+            file_name: file_name(&run),
+            footer: format!(
+                "tcptoll {} · record version {}",
+                run.tcptoll_version, run.record_version
+            ),
+            ..Sheet::default()
+        };
+        text::put(&mut sheet, &run, width.max(60));
+        markdown::put(&mut sheet, &run);
+        html::put(&mut sheet, &run);
+        Ok(sheet)
+    }
+
     /// The run for a terminal: the answer, the figures, the doubts, what to do next.
     ///
-    /// `record` is where the run is kept; it is shown, not opened. The text ends with a line feed and
-    /// holds no control character of the summary's own.
+    /// The text ends with a line feed and holds no control character of the summary's own.
     #[must_use]
     pub fn text(&self, summary: &Summary, record: Option<&Path>, style: TextStyle) -> String {
-        match self.run(summary) {
-            Ok(clean) => text::render(&clean, record, style),
+        match self.sheet(summary, record, style.width) {
+            Ok(sheet) => sheet::text(&sheet, style),
             Err(error) => format!("{}\n", clean::cannot_show(&error)),
         }
     }
@@ -128,16 +156,17 @@ impl Reports {
     /// Several runs as one such file, with a table of contents. Their summaries are `summary-1`, `summary-2`, ….
     #[must_use]
     pub fn html_of(&self, summaries: &[&Summary]) -> String {
-        let mut runs = Vec::new();
-        for &original in summaries {
-            match self.run(original) {
-                Ok(run) => {
-                    runs.push((run, original));
-                }
-                Err(error) => return html::cannot_show(&error),
+        let made = summaries.iter().map(|one| Ok((self.sheet(one, None, 80)?, *one)));
+        match made.collect::<Result<Vec<_>, serde_json::Error>>() {
+            Ok(sheets) => {
+                let title = match sheets.as_slice() {
+                    [(sheet, _)] => sheet.title.clone(),
+                    all => format!("{} answers · tcptoll", all.len()),
+                };
+                sheet::html(&title, sheets)
             }
+            Err(error) => sheet::cannot_show(&error),
         }
-        html::render(&runs)
     }
 
     /// The picture that the HTML report begins with, as one SVG file in light and dark.
@@ -184,8 +213,8 @@ impl Reports {
     /// warnings, and how it was run.
     #[must_use]
     pub fn markdown(&self, summary: &Summary) -> String {
-        match self.run(summary) {
-            Ok(clean) => markdown::render(&clean),
+        match self.sheet(summary, None, 80) {
+            Ok(sheet) => sheet::markdown(&sheet),
             Err(error) => format!("{}\n", clean::cannot_show(&error)),
         }
     }
@@ -213,9 +242,19 @@ impl Reports {
                     comparisons: &comparisons,
                     warnings: &warnings,
                 };
-                text::between(&runs, style)
+                sheet::text(&text::between(&runs, style.width.max(60)), style)
             }
             Err(error) => format!("{}\n", clean::cannot_show(&error)),
         }
     }
+}
+
+/// A name for the file of the numbers: letters, digits and hyphens only.
+fn file_name(summary: &Summary) -> String {
+    let plain = |text: &str| {
+        text.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(40).collect::<String>()
+    };
+    let (experiment, began) =
+        (plain(&clean::line(&summary.experiment)), plain(&summary.started_at));
+    format!("tcptoll-{experiment}-{began}.json")
 }

@@ -1,25 +1,17 @@
-//! How does a run look in an issue? The answer as a headline, tables of arms and comparisons,
-//! warnings, and how it was run.
+//! How does a run look in an issue? Tables of arms and comparisons, warnings, and how it was run.
 
 use tcptoll_core::experiment::column::Form;
 use tcptoll_core::record::{Arm, Comparison, Passport};
+use tcptoll_core::sheet::{Forms, Part, Sheet, Table, Tone};
 
 use crate::columns::{self, Column, Kind};
 use crate::number::{self, ABSENT};
-use crate::own::Passage;
 use crate::run::Run;
 use crate::{effect, figures, findings, points, published, rounds};
 
-/// The page of a cleaned summary.
-pub fn render(summary: &Run) -> String {
-    let mut page = format!("### {}\n", escape(&summary.question));
-    for why in findings::invalid(summary, summary.own) {
-        page.push_str(&format!("\n**invalid: {}**\n", escape(&why)));
-    }
-    page.push_str(&format!("\n{}\n", escape(&summary.answer)));
-    for doubt in findings::verdict_on_run(summary) {
-        page.push_str(&format!("\n**{}**\n", escape(&doubt)));
-    }
+/// Adds what Markdown shows of a run.
+pub(crate) fn put(sheet: &mut Sheet, summary: &Run) {
+    let mut page = Vec::new();
     arms(&mut page, summary);
     tables(&mut page, summary);
     comparisons(&mut page, summary);
@@ -27,78 +19,25 @@ pub fn render(summary: &Run) -> String {
     beside_published(&mut page, summary);
     findings(&mut page, summary);
     how(&mut page, summary);
+    sheet.parts.extend(Forms::MARKDOWN, page);
+}
+
+/// The experiment's table of this id, without the metric that stands in the first table; nothing, if it is empty.
+pub fn part(summary: &Run, id: &str) -> Vec<Part> {
+    let mut page = Vec::new();
+    if let Some(table) = columns::table(summary, Form::Markdown, id) {
+        of_columns(&mut page, summary, &table.without(rounds::metric(summary)));
+    }
     page
 }
 
-/// Text that stays text: no table ends, no tag opens, nobody is mentioned.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        let next = chars.peek().map(|(_, next)| *next);
-        match c {
-            '\\' | '|' | '`' | '*' | '_' | '~' | '#' => {
-                out.push('\\');
-                out.push(c);
-            }
-            // An interval stays readable; a link does not come about.
-            ']' if next.is_some_and(|next| "([:".contains(next)) => {
-                out.push_str(closing(&text[..at], next));
-            }
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            // A word joiner after it keeps the sign and calls nobody.
-            '@' if next.is_some_and(char::is_alphanumeric) => out.push_str("@\u{2060}"),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// `]` after `before`, where `next` could make a link of it.
-fn closing(before: &str, next: Option<char>) -> &'static str {
-    let Some((ahead, inside)) = before.rsplit_once('[') else { return "\\]" };
-    let figure = |text: &str| {
-        !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || "+-.,".contains(c))
-    };
-    if !inside.split_once(", ").is_some_and(|(low, high)| figure(low) && figure(high)) {
-        return "\\]";
-    }
-    // At the beginning of a block a colon makes a definition of it, a parenthesis anywhere a link.
-    // A word joiner keeps both away and is not seen.
-    if next == Some('(') || ahead.trim().is_empty() { "]\u{2060}" } else { "]" }
-}
-
-/// Code that ends where it should, whatever back-quotes it holds.
-pub fn code(text: &str) -> String {
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(longest.max(2) + 1);
-    format!("{fence}sh\n{text}\n{fence}\n")
-}
-
-/// A table; `left` columns are words, the others figures.
-pub fn table(page: &mut String, heads: &[&str], left: &[usize], rows: &[Vec<String>]) {
-    if rows.is_empty() {
-        return;
-    }
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    page.push('\n');
-    page.push_str(&line(heads.iter().map(|head| (*head).to_owned()).collect()));
-    let rule = |at: usize| if left.contains(&at) { "---" } else { "---:" }.to_owned();
-    page.push_str(&line((0..heads.len()).map(rule).collect()));
-    for row in rows {
-        page.push_str(&line(row.iter().map(|cell| escape(cell)).collect()));
-    }
-}
-
 /// The metric of the run with its interval, quantiles of latency, and how many succeeded.
-fn arms(page: &mut String, summary: &Run) {
+fn arms(page: &mut Vec<Part>, summary: &Run) {
     let primary = figures::primary(summary);
     let metric = rounds::metric(summary)
         .filter(|metric| summary.arms.iter().any(|arm| rounds::measured(arm, metric).is_some()));
-    let name = metric.map(|metric| escape(&summary.specs.words_of_metric(metric)));
-    let latency = ["p50", "p99", "max"].map(|q| format!("{} {q}", escape(&primary.name)));
+    let name = metric.map(|metric| summary.specs.words_of_metric(metric));
+    let latency = ["p50", "p99", "max"].map(|q| format!("{} {q}", primary.name));
     let tried = |arm: &Arm| arm.attempts > 0 || arm.failure.is_some();
     if metric.is_none() && !summary.arms.iter().any(tried) {
         return;
@@ -160,35 +99,27 @@ fn arms(page: &mut String, summary: &Run) {
 }
 
 /// The tables of the experiment, or what it shows in their place; then what was computed before.
-fn tables(page: &mut String, summary: &Run) {
+fn tables(page: &mut Vec<Part>, summary: &Run) {
     // What stands in the first table with its interval is not said again.
     let said = rounds::metric(summary);
     let tables = columns::tables(summary, Form::Markdown);
-    let passages = match summary.own.markdown {
-        Some(passages) => passages(summary),
-        None => tables.iter().map(|table| Passage::Table(table.id)).collect(),
-    };
-    for passage in passages {
-        match passage {
-            Passage::Table(id) => {
-                if let Some(table) = tables.iter().find(|table| table.id == id) {
-                    of_columns(page, summary, &table.clone().without(said));
-                }
-            }
-            Passage::List(items) => list(page, &items),
-        }
+    match summary.own.markdown {
+        Some(parts) => page.extend(parts(summary)),
+        None => tables.iter().for_each(|table| {
+            of_columns(page, summary, &table.clone().without(said));
+        }),
     }
     for line in (summary.own.forecasts)(&summary.arms) {
-        page.push_str(&format!("\n{}\n", escape(&line)));
+        page.push(Part::prose(0, line, Tone::Plain));
     }
 }
 
 /// The points of a merged record, and each comparison by point.
-fn by_point(page: &mut String, summary: &Run) {
+fn by_point(page: &mut Vec<Part>, summary: &Run) {
     for c in summary.comparisons.iter().filter(|c| c.points.is_some()) {
         let metric = summary.specs.words_of_metric(&c.metric);
         let title = format!("{metric}: {} against {}", c.a, c.b);
-        page.push_str(&format!("\n**{}**\n", escape(&title)));
+        page.push(Part::title(title));
         let row = |c: &Comparison| {
             let [ratio, interval] = effect::ratio(c);
             let rounds = if c.points.is_some() { ABSENT.to_owned() } else { c.rounds.to_string() };
@@ -196,27 +127,30 @@ fn by_point(page: &mut String, summary: &Run) {
         };
         let rows: Vec<Vec<String>> = points::rows(c).iter().map(row).collect();
         table(page, &["point", "ratio", "95 % interval", "rounds", "verdict"], &[0, 4], &rows);
-        list(page, &points::notes(c));
+        list(page, points::notes(c));
     }
-    list(page, &points::about_split(summary));
+    list(page, points::about_split(summary));
     if let Some((heads, rows)) = points::table(summary) {
         let words: Vec<usize> = [0].into_iter().chain(heads.len() - 3..heads.len()).collect();
-        let heads: Vec<String> = heads.iter().map(|head| escape(head)).collect();
         table(page, &heads.iter().map(String::as_str).collect::<Vec<_>>(), &words, &rows);
     }
 }
 
-fn list(page: &mut String, items: &[String]) {
+fn list(page: &mut Vec<Part>, items: Vec<String>) {
     if !items.is_empty() {
-        page.push('\n');
+        page.push(Part::list(items));
     }
-    for item in items {
-        page.push_str(&format!("- {}\n", escape(item)));
+}
+
+/// A table; `left` columns are words, the others figures.
+fn table(page: &mut Vec<Part>, heads: &[&str], left: &[usize], rows: &[Vec<String>]) {
+    if !rows.is_empty() {
+        page.push(Part::Table(Table::texts(heads, left, rows.to_vec())));
     }
 }
 
 /// A row per arm; columns that none of them has are left out.
-fn of_columns(page: &mut String, summary: &Run, shown: &columns::Table) {
+fn of_columns(page: &mut Vec<Part>, summary: &Run, shown: &columns::Table) {
     let arms: Vec<&Arm> = shown.arms(summary).into_iter().map(|(_, arm)| arm).collect();
     let text = |column: &Column, arm: &Arm| column.text(arm, summary.own, Form::Markdown);
     let filled = |column: &&Column| arms.iter().any(|arm| text(column, arm) != ABSENT);
@@ -224,7 +158,7 @@ fn of_columns(page: &mut String, summary: &Run, shown: &columns::Table) {
     if columns.is_empty() {
         return;
     }
-    let heads = columns.iter().map(|column| escape(&column.whole));
+    let heads = columns.iter().map(|column| column.whole.clone());
     let heads: Vec<String> = std::iter::once("arm".to_owned()).chain(heads).collect();
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let words = columns.iter().enumerate().filter(|(_, column)| column.kind() == Kind::Words);
@@ -237,7 +171,7 @@ fn of_columns(page: &mut String, summary: &Run, shown: &columns::Table) {
     table(page, &heads, &left, &rows);
 }
 
-fn comparisons(page: &mut String, summary: &Run) {
+fn comparisons(page: &mut Vec<Part>, summary: &Run) {
     let per = summary.comparisons.iter().any(|c| !c.per.is_empty());
     let row = |c: &tcptoll_core::record::Comparison| {
         let pair = effect::pair(summary, c);
@@ -263,13 +197,13 @@ fn comparisons(page: &mut String, summary: &Run) {
     let words = if per { vec![0, 1, 2, 3, 7] } else { vec![0, 1, 2, 6] };
     table(page, &heads, &words, &rows);
     let lines = [effect::together(&summary.comparisons), rounds::ending(summary)];
-    let lines: Vec<String> = lines.into_iter().flatten().map(|line| escape(&line)).collect();
+    let lines: Vec<String> = lines.into_iter().flatten().collect();
     if !lines.is_empty() {
-        page.push_str(&format!("\n{}\n", lines.join(" ")));
+        page.push(Part::prose(0, lines.join(" "), Tone::Plain));
     }
 }
 
-fn beside_published(page: &mut String, summary: &Run) {
+fn beside_published(page: &mut Vec<Part>, summary: &Run) {
     let rows: Vec<Vec<String>> = published::beside_ours(summary)
         .into_iter()
         .map(|row| {
@@ -283,12 +217,12 @@ fn beside_published(page: &mut String, summary: &Run) {
     let heads = ["arm", "metric", "published", "ours", "ours / published", "source"];
     table(page, &heads, &[0, 1, 5], &rows);
     if let Some(about) = published::about_sd(&published::beside_ours(summary)) {
-        page.push_str(&format!("\n{}\n", escape(&about)));
+        page.push(Part::prose(0, about, Tone::Plain));
     }
 }
 
 /// Causes, advice and warnings as a list.
-fn findings(page: &mut String, summary: &Run) {
+fn findings(page: &mut Vec<Part>, summary: &Run) {
     let in_arm =
         |arm: &str| if summary.arms.len() > 1 { format!(" ({arm})") } else { String::new() };
     let mut items: Vec<String> = Vec::new();
@@ -305,28 +239,22 @@ fn findings(page: &mut String, summary: &Run) {
         let arms = w.arms.map(|arms| format!(" ({arms})")).unwrap_or_default();
         format!("warning: {}{arms}", w.text)
     }));
-    list(page, &items);
+    list(page, items);
 }
 
 /// Command, place, machine and version.
-fn how(page: &mut String, summary: &Run) {
+fn how(page: &mut Vec<Part>, summary: &Run) {
     let (client, server) = figures::machines(summary);
     let machines: Vec<String> = [Some(client), server].into_iter().flatten().map(machine).collect();
     let mut place = figures::place(summary);
     place.extend(figures::addresses(summary));
-    let version = format!("tcptoll {}", summary.tcptoll_version);
+    let version = format!("tcptoll {} · {}", summary.tcptoll_version, summary.started_at);
+    page.push(Part::Code { text: findings::command(&summary.command) });
     // Of a merged record each point has its own machine.
-    let machines = if summary.points.is_some() {
-        String::new()
-    } else {
-        format!("{}  \n", escape(&machines.join("; ")))
-    };
-    page.push_str(&format!(
-        "\n{}\n{}  \n{machines}{}\n",
-        code(&findings::command(&summary.command)),
-        escape(&place.join(" · ")),
-        escape(&format!("{version} · {}", summary.started_at)),
-    ));
+    let machines = summary.points.is_none().then(|| machines.join("; "));
+    for line in [Some(place.join(" · ")), machines, Some(version)].into_iter().flatten() {
+        page.push(Part::prose(0, line, Tone::Plain));
+    }
 }
 
 fn machine(p: &Passport) -> String {
@@ -338,30 +266,4 @@ fn machine(p: &Passport) -> String {
     ];
     words.extend(p.governor.clone());
     words.join(" · ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_can_neither_end_a_cell_nor_open_a_tag_nor_call_anybody() {
-        assert_eq!(escape("a|b <img> @all"), "a\\|b &lt;img&gt; @\u{2060}all");
-        assert_eq!(escape("[0.98, 1.02] ![a](b)"), "[0.98, 1.02] ![a\\](b)");
-    }
-
-    #[test]
-    fn an_interval_is_shown_as_it_is_and_links_nowhere() {
-        assert_eq!(escape("×1.02 [0.89, 1.21]: open"), "×1.02 [0.89, 1.21]: open");
-        assert_eq!(escape("×1 [0.89, 1.21] (margin 1 %)"), "×1 [0.89, 1.21] (margin 1 %)");
-        assert_eq!(escape("-9 [-1,010, +2][3, 4]"), "-9 [-1,010, +2][3, 4]");
-        assert_eq!(escape("×1 [0.89, 1.21](all)"), "×1 [0.89, 1.21]\u{2060}(all)");
-        assert_eq!(escape("[1, 2]: //peer"), "[1, 2]\u{2060}: //peer");
-        assert_eq!(escape("[a, 2]: [b](c)"), "[a, 2\\]: [b\\](c)");
-    }
-
-    #[test]
-    fn a_command_cannot_leave_its_fence() {
-        assert!(code("a ```` b").starts_with("`````sh\n"));
-    }
 }

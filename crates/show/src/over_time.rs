@@ -5,9 +5,9 @@
 
 use crate::html::plot;
 use crate::html::plot::{Frame, KEY, Plot, Scale};
-use crate::own::{Block, Tone};
 use crate::svg::{Anchor, Screen, Svg};
 use crate::{clean, number};
+use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::stats::Series;
 
 // How is a series of many slices made coarse enough to read? Slices of equal length are put together
@@ -234,15 +234,15 @@ pub fn cells(width: usize) -> Option<usize> {
 }
 
 /// What the strips below show, and what stands behind them.
-pub fn heading(text: &str, behind: &str) -> Block {
+pub fn heading(text: &str, behind: &str) -> Part {
     let behind = if behind.is_empty() { String::new() } else { format!("   {behind}") };
-    Block::Line(vec![(Tone::Strong, text.to_owned()), (Tone::Dim, behind)])
+    Part::pieces(vec![(Tone::Strong, text.to_owned()), (Tone::Dim, behind)])
 }
 
 /// A strip between its name and a figure.
-pub fn row(name: &str, strip: &str, behind: &str) -> Block {
+pub fn row(name: &str, strip: &str, behind: &str) -> Part {
     let blanks = " ".repeat(NAME.saturating_sub(clean::columns(name)));
-    Block::Line(vec![
+    Part::pieces(vec![
         (Tone::Plain, format!("  {name}{blanks}  ")),
         (Tone::Client, strip.to_owned()),
         (Tone::Dim, format!("  {behind}")),
@@ -250,14 +250,14 @@ pub fn row(name: &str, strip: &str, behind: &str) -> Block {
 }
 
 /// Times of each arm on one logarithmic scale, below their heading. Empty: there are none.
-pub fn times(title: &str, names: &[String], strips: &[Vec<Option<f64>>]) -> Vec<Block> {
+pub fn times(title: &str, names: &[String], strips: &[Vec<Option<f64>>]) -> Vec<Part> {
     let values = || strips.iter().flatten().flatten().copied().filter(|us| *us > 0.0);
     let (Some(low), Some(high)) = (values().reduce(f64::min), values().reduce(f64::max)) else {
         return Vec::new();
     };
     let [least, most] = [HEIGHTS[0], HEIGHTS[7]];
     let range = format!("{least} {} to {most} {} (log)", number::time(low), number::time(high));
-    let mut blocks = vec![Block::Blank, heading(title, &range)];
+    let mut blocks = vec![Part::Blank, heading(title, &range)];
     // Of a run whose times are all alike every height is the least.
     let span = (high / low).ln().max(1e-9);
     for (name, strip) in names.iter().zip(strips) {

@@ -1,12 +1,12 @@
-//! The pieces of which an experiment makes what it shows beyond its tables: blocks of text, pictures, sections.
-//! Where they go says `run::Own`.
+//! What an experiment says of failures, of a distribution and in pictures. Where it goes says `run::Own`.
 
 use tcptoll_core::record::Arm;
 use tcptoll_core::stats::HistogramSummary;
 
+use tcptoll_core::sheet::Part;
 pub use tcptoll_core::sheet::Tone;
 
-use crate::layout::Lines;
+use crate::run::Run;
 use crate::svg::TwoScreens;
 
 /// How many operations failed; some succeeded.
@@ -33,32 +33,6 @@ pub struct Answer {
     pub caption: fn(&HistogramSummary) -> String,
 }
 
-/// A piece of text on the terminal.
-pub enum Block {
-    /// An empty line, unless there is one.
-    Blank,
-    /// A line of pieces.
-    Line(Vec<(Tone, String)>),
-    /// Words wrapped at the width, each line after some blanks.
-    Prose(usize, String, Tone),
-    /// A label, then words wrapped beside it from a column on.
-    Labelled(String, usize, String, Tone),
-    /// Lines in columns, with the tone of the headings.
-    Lines(Lines, Tone),
-    /// The experiment's table of this id.
-    Table(&'static str),
-    /// The same with a heading over the names, and so many columns for them.
-    Named(&'static str, &'static str, usize),
-}
-
-/// A piece of Markdown.
-pub enum Passage {
-    /// The experiment's table of this id.
-    Table(&'static str),
-    /// A list.
-    List(Vec<String>),
-}
-
 /// A picture with its caption.
 #[derive(Clone, Debug)]
 pub struct Picture {
@@ -70,41 +44,10 @@ pub struct Picture {
     pub drawn: Vec<usize>,
 }
 
-/// A line beside the tables.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// What it says.
-    pub text: String,
-    /// Whether it is a doubt or a fault: a bound that did not hold, a death never known.
-    pub bad: bool,
-}
-
-/// A section of the page.
-pub struct Section {
-    /// Its heading.
-    pub title: &'static str,
-    /// What stands below.
-    pub items: Vec<Item>,
-}
-
-/// A piece of a section.
-pub enum Item {
-    /// The experiment's table of this id under this heading, which may be empty.
-    Table(&'static str, &'static str),
-    /// The leading picture of the experiment, unless the page began with it.
-    Lead,
-    /// A picture.
-    Picture(Picture),
-    /// Doubts and remarks as a list.
-    Notes(Vec<Note>),
-    /// A paragraph.
-    Paragraph(String),
-    /// A small line.
-    Small(String),
-    /// Rows under headings; the places of columns of words.
-    Rows(Vec<&'static str>, Vec<Vec<String>>, Vec<usize>),
-    /// To be opened: a heading, a word beside it, and what is inside.
-    Details(String, String, Vec<Item>),
-    /// The same for several arms, by their places: the first is open.
-    Arms(Vec<(usize, Vec<Item>)>),
+impl Picture {
+    /// As a part of a page of the run.
+    #[must_use]
+    pub fn part(self, run: &Run) -> Part {
+        crate::html::part_of(self, run)
+    }
 }

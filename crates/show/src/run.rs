@@ -10,7 +10,8 @@ use tcptoll_core::experiment::spec::{Spec, Specs};
 use tcptoll_core::record::{Arm, Summary};
 
 use crate::clean;
-use crate::own::{Answer, Block, Failed, Passage, Picture, Section};
+use crate::own::{Answer, Failed, Picture};
+use tcptoll_core::sheet::Part;
 
 /// What there is to show of which experiment; common code names none, so it is handed this.
 #[derive(Clone, Copy)]
@@ -43,11 +44,11 @@ pub struct Own {
     /// Whether the page lists every metric of an arm, as the table has no room for all.
     pub lists_metrics: bool,
     /// The terminal's figures, in place of the tables one after another; the width is given.
-    pub text: Option<fn(&Run, usize) -> Vec<Block>>,
+    pub text: Option<fn(&Run, usize) -> Vec<Part>>,
     /// What the terminal shows after the figures; the width is given.
-    pub text_after: fn(&Run, usize) -> Vec<Block>,
+    pub text_after: fn(&Run, usize) -> Vec<Part>,
     /// Markdown's tables, in place of all one after another.
-    pub markdown: Option<fn(&Run) -> Vec<Passage>>,
+    pub markdown: Option<fn(&Run) -> Vec<Part>>,
     /// The picture that the page begins with, unless the run has rounds.
     pub picture: fn(&Run) -> Option<Picture>,
     /// Whether that picture shows the metric of the run over the levels of a factor: then it stands in
@@ -57,6 +58,30 @@ pub struct Own {
     pub sections: fn(&Run) -> Vec<Section>,
     /// Sections of the page after the warnings.
     pub details: fn(&Run) -> Vec<Section>,
+}
+
+/// A section of the page.
+pub struct Section {
+    /// Its heading.
+    pub title: &'static str,
+    /// Whether the experiment's picture stands first in it, unless the page began with that.
+    pub leads: bool,
+    /// What stands below.
+    pub parts: Vec<Part>,
+}
+
+impl Section {
+    /// A section of these parts.
+    #[must_use]
+    pub fn new(title: &'static str, parts: Vec<Part>) -> Self {
+        Self { title, leads: false, parts }
+    }
+
+    /// A section in which the experiment's picture stands first, unless the page began with that.
+    #[must_use]
+    pub fn led(title: &'static str, parts: Vec<Part>) -> Self {
+        Self { title, leads: true, parts }
+    }
 }
 
 /// Nothing beyond the tables.

@@ -20,6 +20,7 @@ use tcptoll_measure::kit::plan::PublicLoad;
 use tcptoll_measure::record::Recorder;
 use tcptoll_measure::runner;
 use tcptoll_measure::runner::{Progress, Run, RunError, RunOptions, Schedule, StartAt};
+use tcptoll_show::sheet;
 
 use crate::cli::{Format, OutputArgs};
 use crate::exit::{Status, say};
@@ -42,7 +43,7 @@ pub(crate) fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     }
     let computed = schedule.computed();
     if args.format == Format::Text && !computed.is_empty() {
-        stdout::text(&tcptoll_show::computed(&computed, screen::style()))?;
+        stdout::text(&sheet::parts(&tcptoll_show::text::computed(&computed), screen::style()))?;
         if !args.quiet {
             let round_s = schedule.round_s();
             say(&format!(

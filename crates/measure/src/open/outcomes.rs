@@ -3,9 +3,10 @@
 
 use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED, FIRST_BYTE};
 use tcptoll_core::record::{Arm, Outcome, Queues, RetryLadder};
+use tcptoll_core::sheet::{Part, Table};
 use tcptoll_core::stats::histogram::Histogram;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
-use tcptoll_show::own::{Item, Picture};
+use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use tcptoll_show::{clean, figures, number};
@@ -276,7 +277,7 @@ fn waited(queues: &Queues) -> Option<String> {
 }
 
 /// Steps that connections waited for, next to the drops that the kernel counted.
-pub(super) fn ladder_table(summary: &Run) -> Option<Item> {
+pub(super) fn ladder_table(summary: &Run) -> Option<Part> {
     let rows: Vec<Vec<String>> = recorded(summary)
         .into_iter()
         .flat_map(|(_, arm, queues)| {
@@ -315,7 +316,7 @@ pub(super) fn ladder_table(summary: &Run) -> Option<Item> {
         .collect();
     let heads =
         vec!["", "retransmitted", "connections", "off schedule", "implied drops", "counted drops"];
-    (!rows.is_empty()).then(|| Item::Rows(heads, rows, vec![1, 2]))
+    (!rows.is_empty()).then(|| Part::Table(Table::texts(&heads, &[1, 2], rows)))
 }
 
 /// Rows of the picture, at most.

@@ -4,12 +4,15 @@
 //! Experiments that record [`Queues`] share this: one fills the accept queue, another the SYN queue.
 
 use tcptoll_core::record::{Arm, ListenerQueue, Outcome, Queues};
+use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::stats::Series;
 use tcptoll_core::units::host_port;
+use tcptoll_show::html::of_arms;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::layout::{Align, Column, lay_out};
-use tcptoll_show::own::{Block, Failed, Item, Picture, Section, Tone};
+use tcptoll_show::own::{Failed, Picture};
+use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use tcptoll_show::{clean, number};
@@ -38,12 +41,12 @@ fn picture(summary: &Run) -> Option<Picture> {
 }
 
 fn sections(summary: &Run) -> Vec<Section> {
-    let mut waited = vec![Item::Lead];
-    waited.extend(outcomes::ladder_table(summary));
-    let told: Vec<Item> = outcomes::outcomes(summary).map(Item::Picture).into_iter().collect();
+    let waited = outcomes::ladder_table(summary).into_iter().collect();
+    let told: Vec<Part> =
+        outcomes::outcomes(summary).map(|picture| picture.part(summary)).into_iter().collect();
     vec![
-        Section { title: "Connections that waited for a retransmission", items: waited },
-        Section { title: "Outcomes for clients, by time", items: told },
+        Section::led("Connections that waited for a retransmission", waited),
+        Section::new("Outcomes for clients, by time", told),
     ]
 }
 
@@ -112,12 +115,12 @@ fn queues_over_time(summary: &Run) -> Vec<Section> {
     let pictures = |(at, arm, queues): (usize, &Arm, &Queues)| {
         let panels = panels(queues);
         (!panels.is_empty())
-            .then(|| (at, vec![Item::Picture(panels_picture(at, arm, queues, &panels))]))
+            .then(|| (at, vec![panels_picture(at, arm, queues, &panels).part(summary)]))
     };
-    let arms: Vec<(usize, Vec<Item>)> =
+    let arms: Vec<(usize, Vec<Part>)> =
         recorded(summary).into_iter().filter_map(pictures).collect();
-    let items = if arms.is_empty() { Vec::new() } else { vec![Item::Arms(arms)] };
-    vec![Section { title: "Queues over time", items }]
+    let items = of_arms(summary, arms);
+    vec![Section::new("Queues over time", items)]
 }
 
 fn panels_picture(at: usize, arm: &Arm, queues: &Queues, panels: &[Panel<'_>]) -> Picture {
@@ -233,7 +236,7 @@ const LINE: (usize, usize) = (16, 60);
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// After the figures.
-pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Part> {
     let arms = recorded(summary);
     let mut blocks = queue_lines(&arms, width);
     blocks.extend(outcome_lines(&arms, width));
@@ -246,7 +249,7 @@ fn drawn(queues: &Queues) -> Option<&ListenerQueue> {
     queues.listeners.iter().rev().max_by_key(|listener| listener.drops.unwrap_or(0))
 }
 
-fn queue_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
+fn queue_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Part> {
     let all: Vec<(&Arm, &ListenerQueue)> = arms
         .iter()
         .filter_map(|(_, arm, queues)| Some((*arm, drawn(queues)?)))
@@ -276,7 +279,7 @@ fn queue_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
         number::trimmed((end * 100.0).round() / 100.0)
     );
     let mut blocks =
-        vec![Block::Blank, Block::Line(vec![(Tone::Strong, clean::shorten(&heading, width))])];
+        vec![Part::Blank, Part::pieces(vec![(Tone::Strong, clean::shorten(&heading, width))])];
     for (((_, listener), label), figure_text) in all.iter().zip(&names).zip(&figures) {
         let line = line(&listener.length, f64::from(listener.limit) + 1.0, end, room);
         let bound = if listener.drops_at_most { "≤ " } else { "" };
@@ -290,7 +293,7 @@ fn queue_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
         };
         let tail = format!("  {figure_text:>figure$}  {drops:>6}");
         let tone = if listener.was_full() { Tone::Bad } else { Tone::Plain };
-        blocks.push(Block::Line(vec![(Tone::Plain, label), (tone, line), (Tone::Plain, tail)]));
+        blocks.push(Part::pieces(vec![(Tone::Plain, label), (tone, line), (Tone::Plain, tail)]));
     }
     blocks
 }
@@ -324,7 +327,7 @@ fn line(series: &Series, holds: f64, end: f64, room: usize) -> String {
         .collect()
 }
 
-fn outcome_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
+fn outcome_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Part> {
     let failed = |queues: &Queues| {
         queues.outcomes.iter().any(|(name, times)| name != "ok" && times.count > 0)
     };
@@ -368,12 +371,12 @@ fn outcome_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
     let whole = table(true);
     let lines = if whole.width() <= width { whole } else { table(false) };
     let mut blocks = vec![
-        Block::Blank,
-        Block::Line(vec![(Tone::Strong, "outcomes for clients, by time".to_owned())]),
-        Block::Lines(lines, Tone::Dim),
+        Part::Blank,
+        Part::pieces(vec![(Tone::Strong, "outcomes for clients, by time".to_owned())]),
+        lines.part(Tone::Dim),
     ];
     if more > 0 {
-        blocks.push(Block::Prose(2, format!("{more} more rows in the HTML report"), Tone::Dim));
+        blocks.push(Part::prose(2, format!("{more} more rows in the HTML report"), Tone::Dim));
     }
     blocks
 }
@@ -385,6 +388,7 @@ mod tests {
 
     use super::*;
     use crate::experiments::REPORTS;
+    use tcptoll_core::sheet::{Row, Table};
 
     fn series(values: &[f64]) -> Series {
         let points = values.iter().enumerate();
@@ -475,12 +479,22 @@ mod tests {
         REPORTS.cleaned(Summary { experiment: "accept-queue".into(), arms, ..Summary::default() })
     }
 
+    fn texts(table: &Table) -> Vec<Vec<&str>> {
+        fn cells(row: &Row) -> Vec<&str> {
+            match row {
+                Row::Cells { cells, .. } => cells.iter().map(|cell| cell.text.as_str()).collect(),
+                Row::Group { .. } => Vec::new(),
+            }
+        }
+        table.rows.iter().map(cells).collect()
+    }
+
     /// The terminal's lines, without their tones.
     fn lines(summary: &Run, width: usize) -> Vec<String> {
-        let texts = |block: Block| match block {
-            Block::Line(pieces) => vec![pieces.into_iter().map(|(_, text)| text).collect()],
-            Block::Lines(lines, _) => lines.heads.into_iter().chain(lines.rows).collect(),
-            Block::Prose(_, text, _) => vec![text],
+        let texts = |part: Part| match part {
+            Part::Line { pieces } => vec![pieces.into_iter().map(|(_, text)| text).collect()],
+            Part::Lines { heads, rows, .. } => heads.into_iter().chain(rows).collect(),
+            Part::Prose { text, .. } => vec![text],
             _ => vec![String::new()],
         };
         blocks(summary, width).into_iter().flat_map(texts).collect()
@@ -498,12 +512,10 @@ mod tests {
         );
         let waited = "backlog 128: connected after a retransmitted SYN: 246 at 1 s";
         assert!(picture.caption.contains(waited), "{}", picture.caption);
-        let Some(Item::Rows(heads, rows, _)) = outcomes::ladder_table(&two()) else {
-            panic!("no table")
-        };
-        assert_eq!(heads.len(), 6);
+        let Some(Part::Table(table)) = outcomes::ladder_table(&two()) else { panic!("no table") };
+        assert_eq!(table.columns.len(), 6);
         assert_eq!(
-            rows,
+            texts(&table),
             [
                 ["backlog 128", "SYN", "246 at 1 s", "0", "246", "246"],
                 ["backlog 128", "SYN-ACK", "12 at 1 s", "0", "—", "14"],
@@ -525,19 +537,20 @@ mod tests {
     #[test]
     fn a_queue_is_drawn_against_its_limit_unless_that_is_far_away() {
         let sections = queues_over_time(&two());
-        let Some(Item::Arms(arms)) = sections[0].items.first() else { panic!("no arms") };
-        let pictures: Vec<&Picture> = arms
-            .iter()
-            .flat_map(|(_, items)| items)
-            .filter_map(|item| if let Item::Picture(picture) = item { Some(picture) } else { None })
-            .collect();
-        assert!(pictures[0].both_svg.to_string().contains("accept queue (dashed: capacity 129)"));
-        assert!(pictures[0].both_svg.to_string().contains("half-open requests (limit 256)"));
-        assert!(pictures[0].both_svg.to_string().contains("packets dropped so far"));
-        assert!(pictures[0].caption.contains("peak 129 of 129, full in 10 % of 10 samples. 246"));
+        let [_, Part::Picture(first), Part::Folded { parts, .. }] = &sections[0].parts[..] else {
+            panic!("the first of two arms is open")
+        };
+        let [Part::Picture(second)] = &parts[..] else { panic!("a picture") };
+        let pictures = [first, second];
+        assert!(pictures[0].svg.0.contains("accept queue (dashed: capacity 129)"));
+        assert!(pictures[0].svg.0.contains("half-open requests (limit 256)"));
+        assert!(pictures[0].svg.0.contains("packets dropped so far"));
+        assert!(
+            pictures[0].caption.contains("peak 129 of 129, full in 10\u{a0}% of 10 samples. 246")
+        );
         // It reached 513 of 1,025 by the series' second point.
-        assert!(pictures[1].both_svg.to_string().contains("capacity 1,025"));
-        assert!(!pictures[1].both_svg.to_string().contains("packets dropped so far"));
+        assert!(pictures[1].svg.0.contains("capacity 1,025"));
+        assert!(!pictures[1].svg.0.contains("packets dropped so far"));
         assert!(pictures[1].caption.contains("never full in 10 samples. No packet was dropped"));
     }
 
@@ -561,7 +574,7 @@ mod tests {
         let bare = run(vec![Arm { name: "a".into(), ..Arm::default() }]);
         assert!(outcomes::ladder(&bare).is_none() && outcomes::outcomes(&bare).is_none());
         assert!(outcomes::ladder_table(&bare).is_none() && lines(&bare, 80).is_empty());
-        assert!(queues_over_time(&bare).iter().all(|section| section.items.is_empty()));
+        assert!(queues_over_time(&bare).iter().all(|section| section.parts.is_empty()));
         let empty = Arm { own: Box::<Queues>::default().into(), ..Arm::default() };
         let empty = run(vec![empty]);
         assert!(lines(&empty, 80).is_empty() && outcomes::ladder(&empty).is_none());

@@ -1,6 +1,6 @@
 //! A picture on the page: both forms, its caption, and the colours that are named above it.
 
-use serde::Serialize;
+use tcptoll_core::sheet::{self, Part};
 use tcptoll_core::units::capital;
 
 use super::plot;
@@ -13,12 +13,12 @@ use tcptoll_core::record::Arm;
 use tcptoll_core::stats::{HistogramSummary, Series};
 
 /// A picture.
-#[derive(Clone, Serialize)]
+#[derive(Clone)]
 pub(super) struct Picture {
     both_svg: TwoScreens,
     caption: String,
     /// Arms in it, where their colours are named above it.
-    legend: Vec<ArmName>,
+    legend: Vec<sheet::Arm>,
 }
 
 impl Picture {
@@ -44,8 +44,18 @@ impl Picture {
     }
 
     /// Arms whose colours are named above it.
-    pub(super) fn legend(&self) -> &[ArmName] {
+    pub(super) fn legend(&self) -> &[sheet::Arm] {
         &self.legend
+    }
+
+    /// As a part of a sheet.
+    pub(super) fn part(&self) -> Part {
+        Part::Picture(sheet::Picture {
+            title: String::new(),
+            svg: self.both_svg.markup(),
+            caption: self.caption.clone(),
+            drawn: self.legend.clone(),
+        })
     }
 
     /// That of an experiment.
@@ -56,7 +66,7 @@ impl Picture {
 }
 
 /// A number and its unit stay on one line.
-pub(super) fn keep_units(text: &str) -> String {
+pub(crate) fn keep_units(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split(' ') {
         let unit =
@@ -72,28 +82,9 @@ pub(super) fn keep_units(text: &str) -> String {
 
 // What an arm is called and which colour it has, wherever it stands on the page.
 
-/// A name with its colour.
-#[derive(Clone, Serialize)]
-pub(super) struct ArmName {
-    class: String,
-    name: String,
-}
-
-impl ArmName {
-    /// The name.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Class of its colour.
-    pub(super) fn class(&self) -> &str {
-        &self.class
-    }
-}
-
 /// The name of the arm at this place.
-pub(super) fn name(at: usize, arm: &Arm) -> ArmName {
-    ArmName { class: arm_class(at), name: arm.name.clone() }
+pub(super) fn name(at: usize, arm: &Arm) -> sheet::Arm {
+    sheet::Arm { class: arm_class(at), name: arm.name.clone() }
 }
 
 /// What `make` gives for each arm with its place.

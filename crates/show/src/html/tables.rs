@@ -2,97 +2,81 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use tcptoll_core::sheet::{Align, Cell, Column, Part, Row, Table};
 
-use super::picture::{ArmName, name};
-use crate::columns::Column;
 use crate::number::{ABSENT, Estimate};
 use crate::run::{Own, Run};
+use crate::svg::arm_class;
 use crate::{columns, figures, findings, number, rounds};
 use tcptoll_core::experiment::column::Form;
 use tcptoll_core::record::{Arm, LinkMeasured, Metric, Passport};
 
-/// A sortable table.
-#[derive(Serialize)]
-pub(super) struct Table {
-    heads: Vec<String>,
-    rows: Vec<Row>,
-}
-
-#[derive(Serialize)]
-struct Row {
-    arm: ArmName,
-    cells: Vec<Cell>,
-}
-
-/// What is shown, and what is sorted by.
-#[derive(Serialize)]
-struct Cell {
-    text: String,
-    value: Option<f64>,
-}
-
-impl Table {
-    /// Whether it has nothing to show.
-    pub(super) fn is_empty(&self) -> bool {
-        self.heads.is_empty() || self.rows.is_empty()
+/// Figures per arm, the metric of the run first under its whole name and not a second time. None: there is none.
+pub(super) fn figures(run: &Run, table: columns::Table) -> Option<Table> {
+    let metric = rounds::metric(run);
+    let mut shown = fill(run, &table.without(metric));
+    let estimated = metric.and_then(|key| {
+        let cell = |(arm, estimate): (&Arm, Option<Estimate>)| {
+            let value = Some(rounds::measured(arm, key)?.value);
+            Some(Cell { text: estimate?.text(), value, ..Cell::default() })
+        };
+        let cells: Vec<Option<Cell>> =
+            run.arms.iter().zip(rounds::estimates(run, key)).map(cell).collect();
+        cells.iter().any(Option::is_some).then_some((key, cells))
+    });
+    if let Some((key, cells)) = estimated {
+        let rows = shown.get_or_insert_with(|| named(run, (0..run.arms.len()).collect()));
+        if rows.rows.len() == cells.len() {
+            rows.columns.insert(1, Column::new(run.specs.words_of_metric(key), Align::Right));
+            for (row, cell) in rows.rows.iter_mut().zip(cells) {
+                if let Row::Cells { cells, .. } = row {
+                    cells.insert(1, cell.unwrap_or_else(|| ABSENT.into()));
+                }
+            }
+        }
     }
+    shown.filter(|table| table.columns.len() > 1)
 }
 
-/// Figures per arm, the metric of the run first under its whole name and not a second time.
-pub(super) fn figures(summary: &Run, table: columns::Table) -> Table {
-    let metric = rounds::metric(summary);
-    let mut shown = fill(summary, &table.without(metric));
-    let Some(key) = metric else { return shown };
-    let estimates = rounds::estimates(summary, key);
-    let cell = |(arm, estimate): (&Arm, Option<Estimate>)| {
-        let measured = rounds::measured(arm, key)?;
-        Some(Cell { text: estimate?.text(), value: Some(measured.value) })
+/// A table of the names of these arms alone.
+fn named(run: &Run, arms: Vec<usize>) -> Table {
+    let name = |at: usize| Cell {
+        text: run.arms[at].name.clone(),
+        class: arm_class(at),
+        ..Cell::default()
     };
-    let cells: Vec<Option<Cell>> = summary.arms.iter().zip(estimates).map(cell).collect();
-    if cells.iter().all(Option::is_none) || shown.rows.len() != cells.len() {
-        return shown;
-    }
-    shown.heads.insert(0, summary.specs.words_of_metric(key));
-    for (row, cell) in shown.rows.iter_mut().zip(cells) {
-        row.cells.insert(0, cell.unwrap_or(Cell { text: ABSENT.to_owned(), value: None }));
-    }
-    shown
+    let rows = arms.into_iter().map(|at| vec![name(at)]);
+    Table { sortable: true, ..Table::new(vec![Column::new("arm", Align::Left)], rows) }
 }
 
-/// A table; columns that no arm has are left out.
-pub(super) fn fill(summary: &Run, table: &columns::Table) -> Table {
-    let arms = table.arms(summary);
-    let text = |column: &Column, arm: &Arm| column.text(arm, summary.own, Form::Page);
-    let filled = |column: &&Column| arms.iter().any(|(_, arm)| text(column, arm) != number::ABSENT);
-    let columns: Vec<&Column> = table.parts.iter().flatten().filter(filled).collect();
-    let cell =
-        |column: &&Column, arm: &Arm| Cell { text: text(column, arm), value: column.value(arm) };
-    let row = |(at, arm): &(usize, &Arm)| Row {
-        arm: name(*at, arm),
-        cells: columns.iter().map(|column| cell(column, arm)).collect(),
-    };
-    Table {
-        heads: columns.iter().map(|column| column.whole.clone()).collect(),
-        rows: arms.iter().map(row).collect(),
+/// A table; columns that no arm has are left out. None: nothing is left.
+pub(super) fn fill(run: &Run, table: &columns::Table) -> Option<Table> {
+    let arms = table.arms(run);
+    let mut shown = named(run, arms.iter().map(|(at, _)| *at).collect());
+    for column in table.parts.iter().flatten() {
+        let cell = |arm: &Arm| Cell {
+            text: column.text(arm, run.own, Form::Page),
+            value: column.value(arm),
+            ..Cell::default()
+        };
+        let cells: Vec<Cell> = arms.iter().map(|(_, arm)| cell(arm)).collect();
+        if cells.iter().all(|cell| cell.text == ABSENT) {
+            continue;
+        }
+        shown.columns.push(Column::new(column.whole.clone(), Align::Right));
+        for (row, cell) in shown.rows.iter_mut().zip(cells) {
+            if let Row::Cells { cells, .. } = row {
+                cells.push(cell);
+            }
+        }
     }
+    (shown.columns.len() > 1 && !shown.rows.is_empty()).then_some(shown)
 }
 
 // What did the kernels, the wire and the machine say? Counters, settings, link and passport as rows.
 
-/// What was counted of an arm.
-#[derive(Serialize)]
-pub(super) struct Counters {
-    arm: ArmName,
-    summary: String,
-    kernel: Vec<Vec<String>>,
-    wire: Vec<Vec<String>>,
-    notes: Vec<[String; 2]>,
-    metrics: Vec<Vec<String>>,
-}
-
-/// What was counted of an arm.
-pub(super) fn counters(name: ArmName, arm: &Arm, own: &Own) -> Counters {
+/// What was counted of an arm: in a word, and as tables.
+pub(super) fn counters(arm: &Arm, own: &Own) -> (String, Vec<Part>) {
     let trouble = findings::trouble(arm, own);
     let empty = BTreeMap::new();
     let server = arm.server.as_ref().map_or(&empty, |host| &host.counters);
@@ -102,7 +86,7 @@ pub(super) fn counters(name: ArmName, arm: &Arm, own: &Own) -> Counters {
     };
     let kernel =
         keys.into_iter().map(|k| vec![k.clone(), count(&arm.client.counters, k), count(server, k)]);
-    let kernel = kernel.collect();
+    let kernel: Vec<Vec<String>> = kernel.collect();
     let counted = !arm.client.counters.is_empty() || arm.server.is_some() || arm.wire.is_some();
     // Where no segment was sent, TCP's counters have nothing to tell.
     let counted = counted && arm.client.counters.get("TcpOutSegs").is_none_or(|sent| *sent > 0);
@@ -112,7 +96,17 @@ pub(super) fn counters(name: ArmName, arm: &Arm, own: &Own) -> Counters {
         (true, false) => "not counted".to_owned(),
     };
     let metrics = if own.lists_metrics { metrics(arm) } else { Vec::new() };
-    Counters { arm: name, summary, kernel, wire: wire(arm), notes: notes(arm, own), metrics }
+    let rows = |heads: &[&str], rows: Vec<Vec<String>>| {
+        (!rows.is_empty()).then(|| Part::Table(Table::texts(heads, &[], rows)))
+    };
+    let pairs = notes(arm, own);
+    let parts = [
+        rows(&["kernel counter", "client", "server"], kernel),
+        rows(&["packets", "client → server", "server → client"], wire(arm)),
+        (!pairs.is_empty()).then_some(Part::Pairs { pairs }),
+        rows(&["figure", "value", "of"], metrics),
+    ];
+    (summary, parts.into_iter().flatten().collect())
 }
 
 /// Every single figure with its interval and the number of values behind it.

@@ -5,29 +5,50 @@ use minijinja::{Environment, Output, State, context};
 use serde::Serialize;
 use tcptoll_core::sheet::Sheet;
 
-use crate::html::{COPY, SCRIPT, cannot_show, error_page, json_in_script};
+use crate::clean;
+use crate::html::keep_units;
+use crate::html::{COPY, SCRIPT, STYLE};
 use crate::svg::escape;
 
 const BASE: &str = include_str!("../html/base.html");
 const PAGE: &str = include_str!("page.html");
-const STYLE: &str = concat!(include_str!("../html/style.css"), include_str!("page.css"));
+/// Of kinds of parts.
+const PARTS: &str = include_str!("page.css");
 
 /// Sheets as one self-contained HTML file, several with a table of contents.
 ///
 /// With each what it shows, as it was read, which is embedded as JSON. If the page cannot be made, it is one that
 /// says why.
 #[must_use]
-pub fn html<T: Serialize>(title: &str, sheets: &[(Sheet, &T)]) -> String {
+pub fn html<T: Serialize>(title: &str, sheets: Vec<(Sheet, &T)>) -> String {
     let jsons: Result<Vec<String>, _> =
         sheets.iter().map(|(_, data)| serde_json::to_string(data)).collect();
     match jsons {
-        Ok(jsons) => render(title, sheets.iter().map(|(sheet, _)| sheet).collect(), &jsons)
-            .unwrap_or_else(|error| error_page(&error.to_string())),
+        Ok(jsons) => {
+            render(title, sheets.into_iter().map(|(sheet, _)| shown(sheet)).collect(), &jsons)
+                .unwrap_or_else(|error| error_page(&error.to_string()))
+        }
         Err(error) => cannot_show(&error),
     }
 }
 
-fn render(title: &str, sheets: Vec<&Sheet>, jsons: &[String]) -> Result<String, minijinja::Error> {
+/// With its answer in two parts, the first sentence and the rest, whose numbers stay on a line with their units.
+fn shown(sheet: Sheet) -> Sheet {
+    let [answer, more] = sheet.answer;
+    let (first, rest) = if more.is_empty() { lead(&answer) } else { (&*answer, &*more) };
+    Sheet { answer: [keep_units(first), keep_units(rest)], ..sheet }
+}
+
+/// What an answer begins with, and the rest: its first sentence, whole.
+fn lead(answer: &str) -> (&str, &str) {
+    let sentence = answer
+        .match_indices(". ")
+        .find(|(at, _)| answer[at + 2..].starts_with(char::is_uppercase))
+        .map_or(answer.len(), |(at, _)| at + 1);
+    (&answer[..sentence], answer[sentence..].trim_start())
+}
+
+fn render(title: &str, sheets: Vec<Sheet>, jsons: &[String]) -> Result<String, minijinja::Error> {
     let jsons = jsons.iter().map(|json| Value::from_safe_string(json_in_script(json)));
     let mut environment = Environment::new();
     environment.set_formatter(put);
@@ -36,7 +57,7 @@ fn render(title: &str, sheets: Vec<&Sheet>, jsons: &[String]) -> Result<String, 
     environment.get_template("base.html")?.render(context! {
         title,
         sheets => Value::from(Serde(sheets)),
-        style => Value::from_safe_string(STYLE.to_owned()),
+        style => Value::from_safe_string(STYLE.to_owned() + PARTS),
         script => Value::from_safe_string(SCRIPT.to_owned() + COPY),
         jsons => jsons.collect::<Vec<_>>(),
     })
@@ -52,4 +73,26 @@ fn put(
         Some(text) => Ok(out.write_str(&escape(text))?),
         None => minijinja::escape_formatter(out, state, value),
     }
+}
+
+/// JSON that cannot end its script element, and that JavaScript of any age reads the same.
+fn json_in_script(json: &str) -> String {
+    json.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
+}
+
+/// A page that says why there is no report.
+pub fn cannot_show(error: &serde_json::Error) -> String {
+    error_page(&clean::cannot_show(error))
+}
+
+/// A page of one sentence.
+fn error_page(text: &str) -> String {
+    let text = escape(&clean::line(text));
+    format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>tcptoll</title><p>{text}</p></html>\n"
+    )
 }

@@ -1,9 +1,8 @@
 //! A sheet as GitHub-flavoured Markdown, to paste into an issue.
 
-use tcptoll_core::sheet::{Align, Cell, Finding, Forms, Part, Parts, Row, Sheet, Table};
+use tcptoll_core::sheet::{Align, Cell, Finding, Forms, Part, Row, Sheet, Table};
 
 use crate::clean::{line, lines};
-use crate::markdown::{code, escape};
 
 /// The sheet as Markdown: question, answer, doubts, where, parts.
 #[must_use]
@@ -18,8 +17,8 @@ pub fn markdown(sheet: &Sheet) -> String {
     for doubt in &sheet.doubts {
         page += &format!("\n**{}**\n", text(&doubt.text));
     }
-    put(&mut page, &sheet.about);
-    put(&mut page, &sheet.parts);
+    put(&mut page, sheet.about.shown_in(Forms::MARKDOWN));
+    put(&mut page, sheet.parts.shown_in(Forms::MARKDOWN));
     page
 }
 
@@ -38,11 +37,11 @@ fn list(page: &mut String, items: impl Iterator<Item = String>) {
     }
 }
 
-fn put(page: &mut String, parts: &Parts) {
-    for part in parts.shown_in(Forms::MARKDOWN) {
+fn put<'a>(page: &mut String, parts: impl IntoIterator<Item = &'a Part>) {
+    for part in parts {
         match part {
             Part::Heading { text: words } => *page += &format!("\n#### {}\n", text(words)),
-            Part::Title { text: words } => *page += &format!("\n**{}**\n", text(words)),
+            Part::Title { text: words, .. } => *page += &format!("\n**{}**\n", text(words)),
             Part::Prose { text, .. } | Part::Labelled { text, .. } => paragraph(page, text),
             Part::Pairs { pairs } => {
                 list(page, pairs.iter().map(|[name, value]| format!("{name}: {value}")));
@@ -52,7 +51,7 @@ fn put(page: &mut String, parts: &Parts) {
             Part::Notes { notes } => list(page, notes.iter().map(|note| note.text.clone())),
             Part::Code { text } => *page += &format!("\n{}", code(&lines(text))),
             Part::Folded { parts, .. } => put(page, parts),
-            Part::Blank | Part::Line { .. } | Part::Picture(_) => {}
+            Part::Blank | Part::Line { .. } | Part::Lines { .. } | Part::Picture(_) => {}
         }
     }
 }
@@ -82,5 +81,78 @@ fn finding(page: &mut String, one: &Finding) {
     paragraph(page, &format!("{} of {}: {said}", one.id, one.subject));
     if !one.commands.is_empty() {
         *page += &format!("\n{}", code(&lines(&one.commands.join("\n"))));
+    }
+}
+
+/// Text that stays text: no table ends, no tag opens, nobody is mentioned.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let next = chars.peek().map(|(_, next)| *next);
+        match c {
+            '\\' | '|' | '`' | '*' | '_' | '~' | '#' => {
+                out.push('\\');
+                out.push(c);
+            }
+            // An interval stays readable; a link does not come about.
+            ']' if next.is_some_and(|next| "([:".contains(next)) => {
+                out.push_str(closing(&text[..at], next));
+            }
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            // A word joiner after it keeps the sign and calls nobody.
+            '@' if next.is_some_and(char::is_alphanumeric) => out.push_str("@\u{2060}"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// `]` after `before`, where `next` could make a link of it.
+fn closing(before: &str, next: Option<char>) -> &'static str {
+    let Some((ahead, inside)) = before.rsplit_once('[') else { return "\\]" };
+    let figure = |text: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || "+-.,".contains(c))
+    };
+    if !inside.split_once(", ").is_some_and(|(low, high)| figure(low) && figure(high)) {
+        return "\\]";
+    }
+    // At the beginning of a block a colon makes a definition of it, a parenthesis anywhere a link.
+    // A word joiner keeps both away and is not seen.
+    if next == Some('(') || ahead.trim().is_empty() { "]\u{2060}" } else { "]" }
+}
+
+/// Code that ends where it should, whatever back-quotes it holds.
+fn code(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}sh\n{text}\n{fence}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_can_neither_end_a_cell_nor_open_a_tag_nor_call_anybody() {
+        assert_eq!(escape("a|b <img> @all"), "a\\|b &lt;img&gt; @\u{2060}all");
+        assert_eq!(escape("[0.98, 1.02] ![a](b)"), "[0.98, 1.02] ![a\\](b)");
+    }
+
+    #[test]
+    fn an_interval_is_shown_as_it_is_and_links_nowhere() {
+        assert_eq!(escape("×1.02 [0.89, 1.21]: open"), "×1.02 [0.89, 1.21]: open");
+        assert_eq!(escape("×1 [0.89, 1.21] (margin 1 %)"), "×1 [0.89, 1.21] (margin 1 %)");
+        assert_eq!(escape("-9 [-1,010, +2][3, 4]"), "-9 [-1,010, +2][3, 4]");
+        assert_eq!(escape("×1 [0.89, 1.21](all)"), "×1 [0.89, 1.21]\u{2060}(all)");
+        assert_eq!(escape("[1, 2]: //peer"), "[1, 2]\u{2060}: //peer");
+        assert_eq!(escape("[a, 2]: [b](c)"), "[a, 2\\]: [b\\](c)");
+    }
+
+    #[test]
+    fn a_command_cannot_leave_its_fence() {
+        assert!(code("a ```` b").starts_with("`````sh\n"));
     }
 }

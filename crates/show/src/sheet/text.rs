@@ -23,7 +23,7 @@ const WIDE: usize = 110;
 pub fn text(sheet: &Sheet, style: TextStyle) -> String {
     let mut page = TextPage::new(style);
     place(&mut page, sheet);
-    put(&mut page, &sheet.about);
+    put(&mut page, sheet.about.shown_in(Forms::TEXT));
     page.blank();
     for why in &sheet.invalid {
         page.labelled("invalid: ", 9, &line(why), Tone::Bad);
@@ -37,7 +37,7 @@ pub fn text(sheet: &Sheet, style: TextStyle) -> String {
         let tone = if doubt.bad { Tone::Bad } else { Tone::Doubt };
         page.prose(0, &line(&doubt.text), tone);
     }
-    put(&mut page, &sheet.parts);
+    put(&mut page, sheet.parts.shown_in(Forms::TEXT));
     page.into_text()
 }
 
@@ -45,7 +45,7 @@ pub fn text(sheet: &Sheet, style: TextStyle) -> String {
 #[must_use]
 pub fn parts(parts: &Parts, style: TextStyle) -> String {
     let mut page = TextPage::new(style);
-    put(&mut page, parts);
+    put(&mut page, parts.shown_in(Forms::TEXT));
     page.into_text()
 }
 
@@ -67,14 +67,14 @@ fn place(page: &mut TextPage, sheet: &Sheet) {
     }
 }
 
-fn put(page: &mut TextPage, parts: &Parts) {
-    for part in parts.shown_in(Forms::TEXT) {
+fn put<'a>(page: &mut TextPage, parts: impl IntoIterator<Item = &'a Part>) {
+    for part in parts {
         match part {
             Part::Heading { text } => {
                 page.blank();
                 page.coloured(&line(text), Tone::Strong);
             }
-            Part::Title { text } => page.coloured(&line(text), Tone::Dim),
+            Part::Title { text, .. } => page.coloured(&line(text), Tone::Dim),
             Part::Blank => page.blank(),
             Part::Line { pieces } => {
                 let painted = pieces.iter().map(|(tone, text)| page.paint(*tone, &line(text)));
@@ -93,6 +93,10 @@ fn put(page: &mut TextPage, parts: &Parts) {
             Part::Finding(one) => finding(page, one),
             Part::Notes { notes } => notes.iter().for_each(|one| note(page, one)),
             Part::Code { text } => text.lines().for_each(|one| page.line(&line(one))),
+            Part::Lines { heads, rows, tone } => {
+                heads.iter().for_each(|head| page.coloured(&line(head), *tone));
+                rows.iter().for_each(|row| page.line(&line(row)));
+            }
             Part::Folded { parts, .. } => put(page, parts),
         }
     }

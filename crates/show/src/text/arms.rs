@@ -1,14 +1,15 @@
 //! Which figures carry the answer? The tables of the experiment, one row per arm.
 
-use super::{TextPage, Tone};
+use super::Draft;
 use crate::columns::Kind;
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::ABSENT;
-use crate::own::Block;
 use crate::run::{Own, Run};
 use crate::{clean, columns};
 use tcptoll_core::experiment::column::{Form, Show, metric_of};
 use tcptoll_core::record::Arm;
+use tcptoll_core::sheet::Part;
+use tcptoll_core::sheet::Tone;
 
 /// Columns that a name may take, from a roomy table to a tight one.
 const NAME: [usize; 4] = [32, 24, 18, 12];
@@ -17,56 +18,39 @@ const NAME: [usize; 4] = [32, 24, 18, 12];
 const SHARED: usize = 18;
 
 /// The tables, or what the experiment shows in their place.
-pub(super) fn write(page: &mut TextPage, summary: &Run) {
+pub(super) fn write(page: &mut Draft, summary: &Run) {
     if summary.arms.is_empty() {
         page.line("  no arm was measured");
         return;
     }
     match summary.own.text {
-        Some(blocks) => write_blocks(page, summary, blocks(summary, page.width())),
+        Some(parts) => page.parts.extend(parts(summary, page.width)),
         None => {
             for table in columns::tables(summary, Form::Text) {
                 in_parts(page, summary, table);
             }
         }
     }
-    write_blocks(page, summary, (summary.own.text_after)(summary, page.width()));
+    page.parts.extend((summary.own.text_after)(summary, page.width));
 }
 
-/// What an experiment shows of its own.
-fn write_blocks(page: &mut TextPage, summary: &Run, blocks: Vec<Block>) {
-    for block in blocks {
-        match block {
-            Block::Blank => page.blank(),
-            Block::Line(pieces) => {
-                let painted: String =
-                    pieces.iter().map(|(tone, text)| page.paint(*tone, text)).collect();
-                page.line(painted.trim_end());
-            }
-            Block::Prose(indent, text, tone) => page.prose(indent, &text, tone),
-            Block::Labelled(label, indent, text, tone) => {
-                page.labelled(&label, indent, &text, tone);
-            }
-            Block::Lines(lines, tone) => page.table(&lines, tone),
-            Block::Table(id) => {
-                if let Some(table) = columns::table(summary, Form::Text, id) {
-                    in_parts(page, summary, table);
-                }
-            }
-            Block::Named(id, head, width) => {
-                let Some(table) = columns::table(summary, Form::Text, id) else { continue };
-                let arms: Vec<&Arm> = table.arms(summary).into_iter().map(|(_, arm)| arm).collect();
-                let mut laid: Vec<Column> = Vec::new();
-                for part in &table.parts {
-                    laid.extend(
-                        laid_in(part, &arms, summary.own).into_iter().map(|laid| laid.column),
-                    );
-                }
-                laid.insert(0, Names::whole(&arms, head).column(width));
-                page.table(&lay_out(laid), Tone::Strong);
-            }
-        }
+/// The experiment's table of this id, for a terminal of this width; nothing, if there is none.
+pub fn table(summary: &Run, width: usize, id: &str) -> Vec<Part> {
+    let mut page = Draft { parts: Vec::new(), width };
+    if let Some(table) = columns::table(summary, Form::Text, id) {
+        in_parts(&mut page, summary, table);
     }
+    page.parts
+}
+
+/// The same with a heading over the names, and so many columns for them.
+pub fn named_table(summary: &Run, id: &str, head: &str, width: usize) -> Option<Part> {
+    let table = columns::table(summary, Form::Text, id)?;
+    let arms: Vec<&Arm> = table.arms(summary).into_iter().map(|(_, arm)| arm).collect();
+    let laid = table.parts.iter().flat_map(|part| laid_in(part, &arms, summary.own));
+    let mut laid: Vec<Column> = laid.map(|laid| laid.column).collect();
+    laid.insert(0, Names::whole(&arms, head).column(width));
+    Some(lay_out(laid).part(Tone::Strong))
 }
 
 /// A column with its cells, and when it is shown.
@@ -149,7 +133,7 @@ fn with_unit(run: &[columns::Column], arms: &[&Arm]) -> Vec<Laid> {
 }
 
 /// Parts that stay together, in one table where the width allows it, else in as many as it takes.
-fn in_parts(page: &mut TextPage, summary: &Run, table: columns::Table) {
+fn in_parts(page: &mut Draft, summary: &Run, table: columns::Table) {
     // What stands in the table of rounds, with its interval, is not said again.
     let in_rounds = summary.rounds.as_ref().and_then(|_| metric_of(summary));
     let table = table.without(in_rounds);
@@ -158,7 +142,7 @@ fn in_parts(page: &mut TextPage, summary: &Run, table: columns::Table) {
         return;
     }
     let names = Names::from_arms(&arms);
-    let room = page.width();
+    let room = page.width;
     let filled = |laid: &Laid| laid.has_figures();
     let kept = |parts: &[Vec<Laid>], keep: &dyn Fn(&Laid) -> bool| -> Vec<Vec<Laid>> {
         let kept =

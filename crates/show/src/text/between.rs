@@ -4,12 +4,12 @@
 use tcptoll_core::record::{Comparison, Passport, PlaceKind, Resolved, Verdict, WarningEntry};
 use tcptoll_core::units::capital;
 
-use super::{TextPage, wrap_phrases};
+use super::{Draft, wrap_phrases};
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
-use crate::own::Tone;
 use crate::run::{NONE, Run};
-use crate::{TextStyle, clean, effect, figures, findings, rounds};
+use crate::{clean, effect, figures, findings, rounds};
+use tcptoll_core::sheet::{Forms, Note, Sheet, Tone};
 
 /// Two cleaned runs, and what is said of them.
 pub struct Runs<'a> {
@@ -21,19 +21,20 @@ pub struct Runs<'a> {
     pub warnings: &'a [WarningEntry],
 }
 
-/// The whole text.
-pub fn render(runs: &Runs<'_>, style: TextStyle) -> String {
-    let mut page = TextPage { out: String::new(), style };
+/// What there is to see of two runs, for a terminal of this width.
+pub fn sheet(runs: &Runs<'_>, width: usize) -> Sheet {
+    let mut sheet =
+        Sheet { answer: [answer(runs), String::new()], tone: Tone::Strong, ..Sheet::default() };
+    let mut page = Draft { parts: Vec::new(), width };
     names(&mut page, runs);
-    page.blank();
-    page.prose(0, &answer(runs), Tone::Strong);
+    sheet.about.extend(Forms::TEXT, std::mem::take(&mut page.parts));
     for (name, run) in [("A", runs.a), ("B", runs.b)] {
         // The answers of the runs, which state failures, are not shown.
         let invalid =
             findings::invalid(run, &NONE).into_iter().map(|why| format!("invalid: {why}"));
-        for line in invalid.chain(findings::verdict_on_run(run)) {
-            page.prose(0, &format!("{name}: {line}"), Tone::Bad);
-        }
+        let lines = invalid.chain(findings::verdict_on_run(run));
+        let bad = |line| Note::new(format!("{name}: {line}"), true);
+        sheet.doubts.extend(lines.map(bad));
     }
     page.blank();
     differences(&mut page, runs);
@@ -42,11 +43,12 @@ pub fn render(runs: &Runs<'_>, style: TextStyle) -> String {
         let arm = warning.arm.as_ref().map(|arm| format!(" ({arm})")).unwrap_or_default();
         page.labelled("  warning", 14, &format!("{}{arm}", warning.text), Tone::Doubt);
     }
-    page.out
+    sheet.parts.extend(Forms::TEXT, page.parts);
+    sheet
 }
 
 /// Which run is A and which is B.
-fn names(page: &mut TextPage, runs: &Runs<'_>) {
+fn names(page: &mut Draft, runs: &Runs<'_>) {
     for (letter, name, run) in [("A", runs.a_name, runs.a), ("B", runs.b_name, runs.b)] {
         let mut words = vec![run.experiment.clone()];
         words.extend(run.study.clone());
@@ -55,12 +57,12 @@ fn names(page: &mut TextPage, runs: &Runs<'_>) {
             words.push(figures::plural(u64::from(rounds.done), "round"));
         }
         let about = words.join(" · ");
-        let room = page.width().saturating_sub(7);
+        let room = page.width.saturating_sub(7);
         let name = clean::shorten(name, room);
         if clean::columns(&name) + clean::columns(&about) <= room {
-            page.line(&page.paint(Tone::Dim, &format!("{letter}  {name}   {about}")));
+            page.coloured(&format!("{letter}  {name}   {about}"), Tone::Dim);
         } else {
-            page.line(&page.paint(Tone::Dim, &format!("{letter}  {name}")));
+            page.coloured(&format!("{letter}  {name}"), Tone::Dim);
             page.prose(3, &about, Tone::Dim);
         }
     }
@@ -111,7 +113,7 @@ fn answer(runs: &Runs<'_>) -> String {
 }
 
 /// What differs between the machines and the commands.
-fn differences(page: &mut TextPage, runs: &Runs<'_>) {
+fn differences(page: &mut Draft, runs: &Runs<'_>) {
     let (a, b) = (facts(runs.a), facts(runs.b));
     let rows: Vec<(&str, &str, &str)> = a
         .iter()
@@ -122,12 +124,12 @@ fn differences(page: &mut TextPage, runs: &Runs<'_>) {
     if rows.is_empty() {
         let p = &runs.a.passport;
         let same = [p.kernel.clone(), p.cpu.clone(), figures::plural(u64::from(p.cpus), "CPU")];
-        for line in wrap_phrases(&same, page.width().saturating_sub(4)) {
+        for line in wrap_phrases(&same, page.width.saturating_sub(4)) {
             page.prose(2, &line, Tone::Dim);
         }
         page.prose(2, "Same machine, kernel and version of tcptoll.", Tone::Plain);
     } else {
-        let room = page.width().saturating_sub(26) / 2;
+        let room = page.width.saturating_sub(26) / 2;
         let cells = |text: &dyn Fn(&(&str, &str, &str)) -> String| {
             rows.iter().map(text).collect::<Vec<_>>()
         };
@@ -220,7 +222,7 @@ fn place(run: &Run) -> String {
 }
 
 /// Both values of each arm, ratio, interval and verdict; a table per metric.
-fn tables(page: &mut TextPage, runs: &Runs<'_>) {
+fn tables(page: &mut Draft, runs: &Runs<'_>) {
     let mut metrics: Vec<&str> = Vec::new();
     for c in runs.comparisons {
         if !metrics.contains(&c.metric.as_str()) {
@@ -248,7 +250,7 @@ fn tables(page: &mut TextPage, runs: &Runs<'_>) {
     page.prose(2, &note, Tone::Dim);
 }
 
-fn table(page: &mut TextPage, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
+fn table(page: &mut Draft, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
     let names: Vec<&str> = rows.iter().map(|c| c.a.as_str()).collect();
     let column = |run: &Run, name: fn(&Comparison) -> &str| -> Vec<String> {
         let figure = |c: &&Comparison| {
@@ -276,7 +278,7 @@ fn table(page: &mut TextPage, runs: &Runs<'_>, metric: &str, rows: &[&Comparison
         let first = Column::new(&clean::shorten(&head, width.max(16)), Align::Left, names);
         lay_out([vec![first], columns.clone()].concat())
     };
-    let fitting = [40, 32, 24, 18].into_iter().map(with).find(|l| l.width() <= page.width());
+    let fitting = [40, 32, 24, 18].into_iter().map(with).find(|l| l.width() <= page.width);
     match fitting {
         Some(lines) => page.table(&lines, Tone::Strong),
         None => below_names(page, &head, &names, columns),
@@ -304,15 +306,15 @@ fn table(page: &mut TextPage, runs: &Runs<'_>, metric: &str, rows: &[&Comparison
 }
 
 /// Each name on a line of its own, its figures on the next.
-fn below_names(page: &mut TextPage, head: &str, names: &[&str], mut columns: Vec<Column>) {
+fn below_names(page: &mut Draft, head: &str, names: &[&str], mut columns: Vec<Column>) {
     columns[0].gap = 4;
     let lines = lay_out(columns);
     page.prose(2, head, Tone::Strong);
     for head in &lines.heads {
-        page.line(&page.paint(Tone::Dim, head));
+        page.coloured(head, Tone::Dim);
     }
     for (name, row) in names.iter().zip(&lines.rows) {
-        page.line(&format!("  {}", clean::shorten(name, page.width() - 2)));
+        page.line(&format!("  {}", clean::shorten(name, page.width - 2)));
         page.line(row);
     }
 }

@@ -1,15 +1,15 @@
 //! Which arm is higher, and is it noise? Each comparison with its interval and verdict; in a compact
 //! table where they are many, or where there is one per level.
 
-use super::TextPage;
+use super::Draft;
 use super::arms::Names;
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{ABSENT, Estimate};
-use crate::own::Tone;
 use crate::run::Run;
 use crate::{clean, columns, effect, figures, number, points, rounds};
 use tcptoll_core::experiment::spec::Specs;
 use tcptoll_core::record::{Arm, Comparison, Verdict};
+use tcptoll_core::sheet::Tone;
 
 /// More comparisons than this stand in a compact table.
 const LISTED: usize = 12;
@@ -18,7 +18,7 @@ const LISTED: usize = 12;
 const STRIP: usize = 17;
 
 /// All comparisons, grouped by metric and levels.
-pub(super) fn write(page: &mut TextPage, summary: &Run) {
+pub(super) fn write(page: &mut Draft, summary: &Run) {
     let all = &summary.comparisons;
     if points::are_units(summary) {
         for c in all {
@@ -50,7 +50,7 @@ pub(super) fn write(page: &mut TextPage, summary: &Run) {
 }
 
 /// A comparison over vantage points, and each point.
-fn by_point(page: &mut TextPage, c: &Comparison, specs: Specs) {
+fn by_point(page: &mut Draft, c: &Comparison, specs: Specs) {
     page.blank();
     let metric = specs.words_of_metric(&c.metric);
     let levels = effect::levels(&c.per);
@@ -64,7 +64,7 @@ fn by_point(page: &mut TextPage, c: &Comparison, specs: Specs) {
 }
 
 /// One below the other, in whole words.
-fn list(page: &mut TextPage, rows: &[&Comparison], specs: Specs) {
+fn list(page: &mut Draft, rows: &[&Comparison], specs: Specs) {
     for c in rows {
         let (mut a, mut b) = (clean::shorten(&c.a, 30), clean::shorten(&c.b, 30));
         // Two names of one look say nothing; whole ones are wrapped.
@@ -77,7 +77,7 @@ fn list(page: &mut TextPage, rows: &[&Comparison], specs: Specs) {
 }
 
 /// One line each: arms or level, ratio, interval, a drawing and the difference where there is room.
-fn table(page: &mut TextPage, rows: &[&Comparison], per: bool, specs: Specs) {
+fn table(page: &mut Draft, rows: &[&Comparison], per: bool, specs: Specs) {
     let cells =
         |text: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| text(c)).collect::<Vec<_>>();
     let names = |width: usize| -> Vec<Column> {
@@ -120,7 +120,7 @@ fn table(page: &mut TextPage, rows: &[&Comparison], per: bool, specs: Specs) {
         [vec![strip.clone(), difference.clone()], vec![difference.clone()], vec![strip], vec![]];
     let widths: [usize; 4] = if per { [40, 30, 20, 14] } else { [30, 20, 14, 10] };
     let fitting = |extras: &Vec<Option<Column>>| -> Option<Lines> {
-        widths.into_iter().map(|w| with(w, extras)).find(|lines| lines.width() <= page.width())
+        widths.into_iter().map(|w| with(w, extras)).find(|lines| lines.width() <= page.width)
     };
     let lines = candidates.iter().find_map(fitting).unwrap_or_else(|| with(8, &[]));
     page.table(&lines, Tone::Dim);
@@ -226,7 +226,7 @@ const SPARK: [usize; 2] = [30, 12];
 const NAME_WIDTHS: [usize; 5] = [34, 28, 22, 16, 12];
 
 /// The table; nothing without rounds.
-pub(super) fn write_rounds(page: &mut TextPage, summary: &Run) {
+pub(super) fn write_rounds(page: &mut Draft, summary: &Run) {
     let Some(metric) = rounds::metric(summary).filter(|_| rounds::any(summary)) else { return };
     let Some(range) = rounds::range(summary, metric) else { return };
     let own = |spark: usize| of_arms(summary, metric, range, rounds::per_mark(summary, spark));
@@ -236,7 +236,7 @@ pub(super) fn write_rounds(page: &mut TextPage, summary: &Run) {
         lay_out([vec![names.column(name)], columns.concat()].concat())
     };
     let fitting = |columns: &[Vec<Column>]| -> Option<Lines> {
-        NAME_WIDTHS.into_iter().map(|name| with(columns, name)).find(|l| l.width() <= page.width())
+        NAME_WIDTHS.into_iter().map(|name| with(columns, name)).find(|l| l.width() <= page.width)
     };
     let [roomy, tight] = SPARK;
     let candidates = [(roomy, vec![own(roomy), beside]), (roomy, vec![own(roomy)])];
@@ -329,7 +329,7 @@ fn against(summary: &Run, metric: &str) -> Vec<Column> {
 }
 
 /// Why the run ended, and what came before it.
-pub(super) fn ending(page: &mut TextPage, summary: &Run) {
+pub(super) fn ending(page: &mut Draft, summary: &Run) {
     let ending = rounds::ending(summary);
     let (noun, answers) = (columns::noun(summary), figures::answers(summary));
     let warmups: Vec<(&str, String)> = summary

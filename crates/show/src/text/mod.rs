@@ -6,15 +6,15 @@ pub mod between;
 mod comparisons;
 
 use std::borrow::Cow;
-use std::path::Path;
 
-pub use self::between::{Runs, render as between};
+pub use self::arms::{named_table, table};
+pub use self::between::{Runs, sheet as between};
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{ABSENT, Estimate};
-use crate::own::Tone;
 use crate::run::Run;
 use crate::{TextStyle, clean, figures, findings, layout, number, points, published, rounds};
 use tcptoll_core::record::{Advice, Point, PointArm};
+use tcptoll_core::sheet::{Forms, Part, Parts, Sheet, Tone};
 
 /// Prose wider than this is tiring to read.
 const PROSE_MAX: usize = 110;
@@ -118,24 +118,51 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     textwrap::wrap(&words.join(" "), options).into_iter().map(Cow::into_owned).collect()
 }
 
-/// The whole text of a cleaned summary.
-pub fn render(summary: &Run, record: Option<&Path>, style: TextStyle) -> String {
-    let mut page = TextPage::new(style);
-    place(&mut page, summary, record);
+/// Parts in the making, for a terminal of a width.
+pub(crate) struct Draft {
+    parts: Vec<Part>,
+    width: usize,
+}
+
+impl Draft {
+    /// A line as it is, in a tone.
+    fn coloured(&mut self, text: &str, tone: Tone) {
+        self.parts.push(Part::line(text, tone));
+    }
+
+    /// A line as it is.
+    fn line(&mut self, text: &str) {
+        self.coloured(text, Tone::Plain);
+    }
+
+    /// An empty line, unless there is one.
+    fn blank(&mut self) {
+        self.parts.push(Part::Blank);
+    }
+
+    /// Headings in `tone`, then rows.
+    fn table(&mut self, lines: &Lines, tone: Tone) {
+        self.parts.push(lines.clone().part(tone));
+    }
+
+    /// Words wrapped at the width, each line after `indent` blanks.
+    fn prose(&mut self, indent: usize, text: &str, tone: Tone) {
+        self.parts.push(Part::prose(indent, text, tone));
+    }
+
+    /// A label, then words wrapped beside it from column `indent` on.
+    fn labelled(&mut self, label: &str, indent: usize, text: &str, tone: Tone) {
+        self.parts.push(Part::labelled(label, indent, text, tone));
+    }
+}
+
+/// Adds what a terminal of this width shows of a run.
+pub(crate) fn put(sheet: &mut Sheet, summary: &Run, width: usize) {
     // A forecast comes before what happened.
-    for line in
-        figures::addresses(summary).into_iter().chain((summary.own.forecasts)(&summary.arms))
-    {
-        page.prose(0, &line, Tone::Dim);
-    }
-    page.blank();
-    for why in findings::invalid(summary, summary.own) {
-        page.labelled("invalid: ", 9, &why, Tone::Bad);
-    }
-    page.prose(0, &summary.answer, Tone::Strong);
-    for line in findings::verdict_on_run(summary) {
-        page.prose(0, &line, Tone::Bad);
-    }
+    let about = figures::addresses(summary).into_iter();
+    let about = about.chain((summary.own.forecasts)(&summary.arms));
+    sheet.about.extend(Forms::TEXT, about.map(|line| Part::prose(0, line, Tone::Dim)));
+    let mut page = Draft { parts: Vec::new(), width };
     page.blank();
     // Of a run in rounds the comparisons are the answer; of any other the figures of its arms.
     for line in points::about_split(summary) {
@@ -160,33 +187,7 @@ pub fn render(summary: &Run, record: Option<&Path>, style: TextStyle) -> String 
     beside_published(&mut page, summary);
     explain(&mut page, summary);
     next(&mut page, summary);
-    page.out
-}
-
-/// Kind of place and link to the left, the record to the right if there is room.
-fn place(page: &mut TextPage, summary: &Run, record: Option<&Path>) {
-    let record = record.map(|path| {
-        let path = clean::line(&path.display().to_string());
-        format!("record {}", clean::shorten(&path, page.width() - 7))
-    });
-    let lines = wrap_phrases(&figures::place(summary), page.width());
-    let last = lines.len().saturating_sub(1);
-    let mut pending = record;
-    for (at, line) in lines.iter().enumerate() {
-        let used = clean::columns(line);
-        let beside = pending
-            .as_ref()
-            .filter(|record| at == last && used + 4 + clean::columns(record) <= page.width());
-        let gap = beside.map_or(0, |record| page.width() - used - clean::columns(record));
-        let line = format!("{line}{}{}", " ".repeat(gap), beside.map_or("", |s| s));
-        if gap > 0 {
-            pending = None;
-        }
-        page.line(&page.paint(Tone::Dim, &line));
-    }
-    if let Some(record) = pending {
-        page.line(&page.paint(Tone::Dim, &record));
-    }
+    sheet.parts.extend(Forms::TEXT, page.parts);
 }
 
 /// Phrases joined by ` · `, broken between phrases.
@@ -206,7 +207,7 @@ pub fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
 }
 
 /// Errors by class and what kernel and wire counted, where it is not as it should be.
-fn trouble(page: &mut TextPage, summary: &Run) {
+fn trouble(page: &mut Draft, summary: &Run) {
     for arm in &summary.arms {
         let errors = findings::errors(arm);
         let counted = findings::trouble(arm, summary.own);
@@ -233,7 +234,7 @@ fn trouble(page: &mut TextPage, summary: &Run) {
     }
 }
 
-fn beside_published(page: &mut TextPage, summary: &Run) {
+fn beside_published(page: &mut Draft, summary: &Run) {
     use layout::{Align, Column};
     let rows = published::beside_ours(summary);
     if rows.is_empty() {
@@ -263,7 +264,7 @@ fn beside_published(page: &mut TextPage, summary: &Run) {
 }
 
 /// Causes with their evidence, advice with its price, warnings.
-fn explain(page: &mut TextPage, summary: &Run) {
+fn explain(page: &mut Draft, summary: &Run) {
     if !(summary.causes.is_empty() && summary.advice.is_empty() && summary.warnings.is_empty()) {
         page.blank();
     }
@@ -298,7 +299,7 @@ fn explain(page: &mut TextPage, summary: &Run) {
     }
 }
 
-fn next(page: &mut TextPage, summary: &Run) {
+fn next(page: &mut Draft, summary: &Run) {
     if summary.next.is_empty() {
         return;
     }
@@ -308,14 +309,14 @@ fn next(page: &mut TextPage, summary: &Run) {
         let label = if at == 0 { "next: " } else { "      " };
         let blanks = " ".repeat(widest - clean::columns(&step.command));
         let line = format!("{label}{}{blanks}  {}", step.command, step.why);
-        if clean::columns(&line) <= page.width() {
+        if clean::columns(&line) <= page.width {
             page.line(&line);
         } else {
             let blanks = " ".repeat(8);
             // On one line where it fits; else there has to be room for the backslash.
-            let room = page.width() - label.len();
+            let room = page.width - label.len();
             let whole = clean::columns(&step.command) <= room;
-            let parts = continued(&step.command, if whole { room } else { page.width() - 10 });
+            let parts = continued(&step.command, if whole { room } else { page.width - 10 });
             for (at, part) in parts.iter().enumerate() {
                 page.line(&format!("{}{part}", if at == 0 { label } else { &blanks }));
             }
@@ -358,14 +359,20 @@ fn continued(command: &str, width: usize) -> Vec<String> {
 const INDENT: usize = 10;
 
 /// Each setting with its price and its undo.
-pub fn computed(all: &[Advice], style: TextStyle) -> String {
-    let mut page = TextPage::new(style);
+#[must_use]
+pub fn computed(all: &[Advice]) -> Parts {
+    let mut parts = Parts::default();
     for advice in all {
-        page.labelled("computed", INDENT, &advice.change, Tone::Strong);
-        page.labelled("  costs", INDENT, &advice.cost, Tone::Plain);
-        page.labelled("  undo", INDENT, &advice.undo, Tone::Plain);
+        let lines = [
+            ("computed", &advice.change, Tone::Strong),
+            ("  costs", &advice.cost, Tone::Plain),
+            ("  undo", &advice.undo, Tone::Plain),
+        ];
+        for (label, text, tone) in lines {
+            parts.put(Forms::TEXT, Part::labelled(label, INDENT, text, tone));
+        }
     }
-    page.into_text()
+    parts
 }
 
 // What did each machine do of a load that several shared?
@@ -374,7 +381,7 @@ pub fn computed(all: &[Advice], style: TextStyle) -> String {
 const NAME_MAX: usize = 24;
 
 /// A row per point, or per point and arm; nothing where the points shared no load.
-fn write_shares(page: &mut TextPage, summary: &Run) {
+fn write_shares(page: &mut Draft, summary: &Run) {
     let Some(shared) = summary.points.as_ref().filter(|points| points.split.is_some()) else {
         return;
     };

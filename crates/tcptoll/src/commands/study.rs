@@ -19,6 +19,7 @@ use tcptoll_lab::lab::Interrupt;
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::runner::Run;
 use tcptoll_measure::runner::Schedule;
+use tcptoll_show::sheet;
 use tcptoll_show::{TextStyle, printable, printable_line};
 
 /// Does what `tcptoll study …` says.
@@ -72,7 +73,7 @@ pub(super) fn start(
         let text = if computed.is_empty() {
             String::new()
         } else {
-            tcptoll_show::computed(&computed, screen::style()) + "\n"
+            sheet::parts(&tcptoll_show::text::computed(&computed), screen::style()) + "\n"
         };
         return stdout::text(&(text + &plan_text(&schedule, prose::width())?));
     }

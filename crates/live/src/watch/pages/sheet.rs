@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tcptoll_core::printable::shell_argument;
-use tcptoll_core::sheet::{Finding, Forms, Note, Part, Parts, Sheet, Table, Tone};
+use tcptoll_core::sheet::{Finding, Forms, Note, Part, Parts, Picture, Sheet, Table, Tone};
 use tcptoll_show::number;
 use tcptoll_show::number::whole;
 
@@ -19,7 +19,7 @@ const SUBJECTS_MAX: usize = 20;
 pub(super) fn build(view: &Dated<'_>, record: Option<&Path>, series: Option<&Series>) -> Sheet {
     let review = view.review;
     let answer = tables::answer(view);
-    let doubt = |text| Note { text, ..Note::default() };
+    let doubt = |text| Note::new(text, false);
     let mut sheet = Sheet {
         title: format!("tcptoll watch: {}", answer[0]),
         kicker: "tcptoll watch".to_owned(),
@@ -68,13 +68,9 @@ fn over_time(parts: &mut Parts, view: &Dated<'_>, series: &Series) {
     parts.put(Forms::PAGE, Part::heading("Over time"));
     for (picture, folded) in pictures::all(view, series) {
         let part = if folded {
-            let mut inner = Parts::default();
             let title = picture.title.clone();
-            inner.put(
-                Forms::PAGE,
-                Part::Picture(tcptoll_core::sheet::Picture { title: String::new(), ..picture }),
-            );
-            Part::Folded { title, small: String::new(), parts: inner }
+            let untitled = Picture { title: String::new(), ..picture };
+            Part::folded(title, "", vec![Part::Picture(untitled)])
         } else {
             Part::Picture(picture)
         };

@@ -10,8 +10,9 @@ mod time;
 use tcptoll_core::experiment::figures::{GOODPUT, LATENCY};
 use tcptoll_core::record::{Arm, Transfer, Way};
 use tcptoll_core::verdict::throughput;
-use tcptoll_show::own::{Item, Picture, Section};
+use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
+use tcptoll_show::run::Section;
 use tcptoll_show::svg::arm_class;
 use tcptoll_show::{published, rounds};
 
@@ -69,20 +70,21 @@ pub(super) fn leads(summary: &Run) -> bool {
 /// The others, and what is compared per arm; `loaded` is the metric of a round trip under load.
 pub(super) fn sections(summary: &Run, loaded: Option<&str>) -> Vec<Section> {
     let lines = over(summary);
-    let mut goodput = vec![Item::Lead];
-    goodput.extend(lines.iter().skip(1).map(|lines| Item::Picture(over::picture(lines))));
-    let heat = lines.iter().find_map(over::cells).map(Item::Picture);
-    let beside = loaded.and_then(|loaded| time::beside(summary, loaded)).map(Item::Picture);
+    let goodput = lines.iter().skip(1).map(|lines| over::picture(lines).part(summary)).collect();
+    let heat = lines.iter().find_map(over::cells).map(|picture| picture.part(summary));
+    let beside = loaded
+        .and_then(|loaded| time::beside(summary, loaded))
+        .map(|picture| picture.part(summary));
     vec![
-        Section { title: "By size", items: goodput },
-        Section { title: "Each way of sending, by size", items: heat.into_iter().collect() },
-        Section { title: "Goodput and round trip", items: beside.into_iter().collect() },
+        Section::led("By size", goodput),
+        Section::new("Each way of sending, by size", heat.into_iter().collect()),
+        Section::new("Goodput and round trip", beside.into_iter().collect()),
     ]
 }
 
 /// How the arms went over time.
 pub(super) fn details(summary: &Run) -> Vec<Section> {
-    vec![Section { title: "Over time", items: time::items(summary) }]
+    vec![Section::new("Over time", time::items(summary))]
 }
 
 /// More lines than this cannot be told apart.

@@ -8,6 +8,7 @@ use tcptoll_show::run::Run;
 
 use super::*;
 use crate::experiments::REPORTS;
+use tcptoll_core::sheet::Part;
 
 /// A round trip under load.
 const LOADED: &str = "loaded_rtt_us";
@@ -99,11 +100,7 @@ fn levels_that_are_sizes_are_ordered_by_bytes_and_auto_stands_last() {
 fn one_level_makes_no_picture() {
     let alone = summary_of("stream", vec![windowed(&[("window", "64K")], 75e3)]);
     assert!(picture(&alone).is_none());
-    assert!(
-        sections(&alone, Some(LOADED))
-            .iter()
-            .all(|section| { section.items.iter().all(|item| matches!(item, Item::Lead)) })
-    );
+    assert!(sections(&alone, Some(LOADED)).iter().all(|section| section.parts.is_empty()));
     let auto = windowed(&[("window", "auto")], 6e6);
     let with_auto = summary_of("stream", vec![windowed(&[("window", "64K")], 75e3), auto]);
     assert!(picture(&with_auto).is_none());
@@ -254,11 +251,9 @@ fn series_are_drawn_below_each_other_with_what_was_recorded() {
     let points = (0..50).map(|at| [f64::from(at) * 0.1, 9e3, 10e3, 12e3]).collect();
     summary.summary.arms[0].series.insert("rtt_us".into(), Series { points });
     let items = time::items(&summary);
-    let [Item::Arms(arms)] = items.as_slice() else { panic!("one list of arms") };
-    let [(0, of_arm)] = arms.as_slice() else { panic!("one arm") };
-    let [Item::Picture(picture)] = of_arm.as_slice() else { panic!("one picture") };
-    assert_eq!(picture.caption, "In the second half: round trip 10.0 ms.");
-    assert!(picture.both_svg.to_string().contains("round trip (dashed: quiet link 10.0 ms)"));
+    let [Part::Title { .. }, Part::Picture(picture)] = &items[..] else { panic!("one picture") };
+    assert_eq!(picture.caption, "In the second half: round trip 10.0\u{a0}ms.");
+    assert!(picture.svg.0.contains("round trip (dashed: quiet link 10.0 ms)"));
 }
 
 #[test]

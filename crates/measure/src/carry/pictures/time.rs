@@ -4,10 +4,12 @@
 
 use tcptoll_core::experiment::figures::GOODPUT;
 use tcptoll_core::record::Arm;
+use tcptoll_core::sheet::Part;
 use tcptoll_core::stats::Series;
+use tcptoll_show::html::of_arms;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
-use tcptoll_show::own::{Item, Picture};
+use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use tcptoll_show::{clean, number, rounds};
@@ -78,14 +80,14 @@ fn drawn(arm: &Arm) -> Vec<Drawn<'_>> {
 }
 
 /// A picture per arm that has any of the series.
-pub(super) fn items(summary: &Run) -> Vec<Item> {
+pub(super) fn items(summary: &Run) -> Vec<Part> {
     let picture_of = |(at, arm): (usize, &Arm)| {
         let drawn = drawn(arm);
-        (!drawn.is_empty()).then(|| (at, vec![Item::Picture(picture(at, arm, &drawn))]))
+        (!drawn.is_empty()).then(|| (at, vec![picture(at, arm, &drawn).part(summary)]))
     };
-    let arms: Vec<(usize, Vec<Item>)> =
+    let arms: Vec<(usize, Vec<Part>)> =
         summary.arms.iter().enumerate().filter_map(picture_of).collect();
-    if arms.is_empty() { Vec::new() } else { vec![Item::Arms(arms)] }
+    of_arms(summary, arms)
 }
 
 fn picture(at: usize, arm: &Arm, drawn: &[Drawn<'_>]) -> Picture {

@@ -13,12 +13,15 @@ use super::trade::{Curve, Trade, seconds, setting, trade, who};
 use super::{DETECTION, MACHINE_CPU, trade};
 use tcptoll_core::experiment::column::value;
 use tcptoll_core::record::{Arm, Deaths, Keepalive};
+use tcptoll_core::sheet::{Note, Part, Table, Tone};
 use tcptoll_core::stats::HistogramSummary;
 use tcptoll_core::tcp::checking::{Mechanism, Setting, SettingPlace};
 use tcptoll_show::figures::plural;
-use tcptoll_show::own::{Answer, Block, Failed, Item, Note, Passage, Picture, Section, Tone};
+use tcptoll_show::own::{Answer, Failed, Picture};
+use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{figures, number};
+use tcptoll_show::{html, markdown as md, text as terminal};
 
 pub(crate) const OWN: Own = Own {
     words: cell,
@@ -77,37 +80,43 @@ fn any_died(summary: &Run) -> bool {
 
 /// Arms where something died and the trade between that and packets, then what every arm took: where
 /// peers died, when that was known is the answer.
-fn text(summary: &Run, width: usize) -> Vec<Block> {
+fn text(summary: &Run, width: usize) -> Vec<Part> {
     let mut blocks = how(summary);
     if any_died(summary) {
-        blocks.extend([Block::Blank, Block::Table("deaths"), Block::Blank]);
+        blocks.push(Part::Blank);
+        blocks.extend(terminal::table(summary, width, "deaths"));
+        blocks.push(Part::Blank);
         let tone = |note: &Note| if note.bad { Tone::Doubt } else { Tone::Dim };
         let notes = notes(&summary.arms).into_iter();
         blocks.extend(notes.map(|note| {
             let tone = tone(&note);
-            Block::Prose(2, note.text, tone)
+            Part::prose(2, note.text, tone)
         }));
     }
-    blocks.extend(trade(summary).map(|trade| traded_text(&trade, width)).unwrap_or_default());
-    blocks.extend([Block::Blank, Block::Table("took")]);
+    blocks.extend(
+        trade(summary).map(|trade| traded_text(summary, &trade, width)).unwrap_or_default(),
+    );
+    blocks.push(Part::Blank);
+    blocks.extend(terminal::table(summary, width, "took"));
     blocks
 }
 
 /// The trade as a table and, where it has room, as a picture.
-fn traded_text(trade: &Trade<'_>, width: usize) -> Vec<Block> {
-    let mut blocks =
-        vec![Block::Blank, Block::Named("trade", "time and packets", NAME), Block::Blank];
+fn traded_text(summary: &Run, trade: &Trade<'_>, width: usize) -> Vec<Part> {
+    let mut blocks = vec![Part::Blank];
+    blocks.extend(terminal::named_table(summary, "trade", "time and packets", NAME));
+    blocks.push(Part::Blank);
     let picture = lines(trade, width);
     let remarks = trade.remarks.iter().cloned();
     let basis = trade.basis().filter(|_| !picture.is_empty());
-    blocks.extend(picture.into_iter().map(|line| Block::Line(vec![(Tone::Plain, line)])));
+    blocks.extend(picture.into_iter().map(|line| Part::pieces(vec![(Tone::Plain, line)])));
     let basis = basis.map(|basis| format!("Small letters: {basis}."));
-    blocks.extend(remarks.chain(basis).map(|text| Block::Prose(2, text, Tone::Dim)));
+    blocks.extend(remarks.chain(basis).map(|text| Part::prose(2, text, Tone::Dim)));
     blocks
 }
 
 /// Each way of checking once, with its settings.
-fn how(summary: &Run) -> Vec<Block> {
+fn how(summary: &Run) -> Vec<Part> {
     let mut ways: Vec<(&str, String)> = Vec::new();
     for arm in &summary.arms {
         let Some(checked) = keepalive(arm) else { continue };
@@ -117,22 +126,27 @@ fn how(summary: &Run) -> Vec<Block> {
         }
     }
     let more = ways.len().saturating_sub(SETTINGS);
-    let labelled = |label: String, text: String| Block::Labelled(label, 14, text, Tone::Dim);
+    let labelled = |label: String, text: String| Part::labelled(label, 14, text, Tone::Dim);
     let shown = ways.into_iter().take(SETTINGS);
-    let mut blocks: Vec<Block> =
+    let mut blocks: Vec<Part> =
         shown.map(|(mechanism, way)| labelled(format!("  {mechanism}"), way)).collect();
     if more > 0 {
         blocks.push(labelled(String::new(), format!("{more} more settings in the record")));
     }
-    blocks.push(Block::Blank);
+    blocks.push(Part::Blank);
     blocks
 }
 
 /// What checking took, what died, and the trade between the two.
-fn markdown(summary: &Run) -> Vec<Passage> {
-    let mut passages = vec![Passage::Table("took"), Passage::Table("deaths")];
-    passages.push(Passage::List(notes(&summary.arms).into_iter().map(|n| n.text).collect()));
-    passages.extend(trade(summary).map(|_| Passage::Table("trade")));
+fn markdown(summary: &Run) -> Vec<Part> {
+    let mut passages = [md::part(summary, "took"), md::part(summary, "deaths")].concat();
+    let notes: Vec<String> = notes(&summary.arms).into_iter().map(|note| note.text).collect();
+    if !notes.is_empty() {
+        passages.push(Part::list(notes));
+    }
+    if trade(summary).is_some() {
+        passages.extend(md::part(summary, "trade"));
+    }
     passages
 }
 
@@ -143,51 +157,50 @@ fn sections(summary: &Run) -> Vec<Section> {
     }
     let mut sections = Vec::new();
     if any_died(summary) {
-        sections.push(Section {
-            title: "Dead connections, and when they were detected",
-            items: vec![
-                Item::Table("", "deaths"),
-                Item::Table("What detection took, and by what", "spent"),
-                Item::Notes(notes(&summary.arms)),
-            ],
-        });
+        let mut items = html::table(summary, "", "deaths");
+        items.extend(html::table(summary, "What detection took, and by what", "spent"));
+        let notes = notes(&summary.arms);
+        if !notes.is_empty() {
+            items.push(Part::Notes { notes });
+        }
+        sections.push(Section::new("Dead connections, and when they were detected", items));
     }
     if let Some(trade) = trade(summary) {
-        let mut items = vec![Item::Lead, Item::Table("", "trade")];
+        let mut items = html::table(summary, "", "trade");
         if let Some(basis) = trade.basis() {
             let computed = computed(&trade);
-            items.push(Item::Small(capital(&basis) + "."));
-            items.push(Item::Details(
+            items.push(Part::prose(0, capital(&basis) + ".", Tone::Dim));
+            items.push(Part::folded(
                 "The computed lines as a table".to_owned(),
                 format!("{} settings", computed.len()),
-                vec![Item::Rows(
-                    vec!["mechanism", "detected within", "packets per hour", "setting"],
+                vec![Part::Table(Table::texts(
+                    &["mechanism", "detected within", "packets per hour", "setting"],
+                    &[3],
                     computed,
-                    vec![3],
-                )],
+                ))],
             ));
         }
-        sections.push(Section { title: "Detection time and packets", items });
+        sections.push(Section::led("Detection time and packets", items));
     }
-    let details = |title: &str, items| Item::Details(title.to_owned(), String::new(), items);
-    let mut items = vec![
-        Item::Table("", "traffic"),
-        Item::Table("Per hour", "hourly"),
-        details("Bytes by kind, and retransmissions", vec![Item::Table("", "more")]),
-    ];
+    let mut items = html::table(summary, "", "traffic");
+    items.extend(html::table(summary, "Per hour", "hourly"));
+    let more = html::table(summary, "", "more");
+    if !more.is_empty() {
+        items.push(Part::folded("Bytes by kind, and retransmissions", "", more));
+    }
     let to_set = to_set(&summary.arms);
     if !to_set.is_empty() {
         let heads = vec!["arm", "where", "name", "value"];
-        let rows = Item::Rows(heads, to_set.into_iter().map(Vec::from).collect(), vec![1, 2, 3]);
-        items.push(details("Settings", vec![rows]));
+        let rows = Part::Table(Table::texts(&heads, &[1, 2, 3], to_set));
+        items.push(Part::folded("Settings", "", vec![rows]));
     }
-    items.push(Item::Table("CPU and memory", "cost"));
+    items.extend(html::table(summary, "CPU and memory", "cost"));
     if summary.arms.iter().any(|arm| value(arm, MACHINE_CPU.name).is_some()) {
         let words = "Machine: CPU of all programs on the machine except the link emulator, which \
                      also does the work of receiving packets.";
-        items.push(Item::Small(words.to_owned()));
+        items.push(Part::prose(0, words.to_owned(), Tone::Dim));
     }
-    sections.push(Section { title: "Cost of checking", items });
+    sections.push(Section::new("Cost of checking", items));
     sections
 }
 
@@ -289,7 +302,7 @@ fn notes(arms: &[Arm]) -> Vec<Note> {
 
 fn of_deaths(arm: &Arm, d: &Deaths) -> Vec<Note> {
     let mut notes = Vec::new();
-    let mut note = |bad: bool, text: String| notes.push(Note { text, bad });
+    let mut note = |bad: bool, text: String| notes.push(Note::new(text, bad));
     let mut by = counted(&d.known_by).map(|by| format!("reported as {by}"));
     if let Some(said) = counted(&d.read_said) {
         let read = format!("read(2) on them returned {said}");
@@ -477,7 +490,7 @@ mod tests {
     fn deaths_that_nobody_learned_of_are_a_fault() {
         let of_known = |known| notes(&arm(checking(Mechanism::Tcp), dead("freeze", 100, known)));
         assert_eq!(of_known(100), []);
-        let note = |text: &str| [Note { text: text.to_owned(), bad: true }];
+        let note = |text: &str| [Note::new(text, true)];
         assert_eq!(of_known(0), note("none of 100 dead connections detected within 60 s"));
         assert_eq!(of_known(2), note("2 of 100 dead connections detected within 60 s"));
     }

@@ -8,8 +8,9 @@ use tcptoll_core::experiment::columns::{
 };
 use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED, FIRST_BYTE};
 use tcptoll_core::record::{Arm, PlaceKind, Step, Summary, Timeline};
+use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_show::layout::{Align, lay_out};
-use tcptoll_show::own::{Block, Failed, Tone};
+use tcptoll_show::own::Failed;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{clean, figures, layout, number};
 
@@ -127,19 +128,19 @@ const SHOWN: usize = 2;
 const BAR_MIN: usize = 16;
 
 /// The timelines that differ with their views, then expected against measured.
-pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Part> {
     let mut blocks = timelines(summary, width);
     blocks.extend(expected(summary));
     if summary.place.kind == PlaceKind::Target {
         let text = "tcptoll captures no packets of a server of your own. All eight steps, with a server \
                     in the lab: tcptoll connect";
-        blocks.push(Block::Prose(2, text.to_owned(), Tone::Dim));
+        blocks.push(Part::prose(2, text.to_owned(), Tone::Dim));
     }
     blocks
 }
 
 /// The timelines that differ, then their views.
-fn timelines(summary: &Run, width: usize) -> Vec<Block> {
+fn timelines(summary: &Run, width: usize) -> Vec<Part> {
     let mut blocks = Vec::new();
     let all: Vec<(&Arm, &Timeline)> = summary
         .arms
@@ -156,19 +157,19 @@ fn timelines(summary: &Run, width: usize) -> Vec<Block> {
         }
     }
     for (arm, timeline) in &shown {
-        blocks.push(Block::Blank);
+        blocks.push(Part::Blank);
         blocks.push(heading(timeline, (summary.arms.len() > 1).then_some(&arm.name), width));
         blocks.extend(bars(timeline, width));
         blocks.extend(views(arm, timeline, width));
     }
     if all.len() > shown.len() && !shown.is_empty() {
         let more = figures::plural((all.len() - shown.len()) as u64, "more timeline");
-        blocks.push(Block::Prose(2, format!("{more} in the HTML report"), Tone::Dim));
+        blocks.push(Part::prose(2, format!("{more} in the HTML report"), Tone::Dim));
     }
     blocks
 }
 
-fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Block {
+fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Part {
     let arm_name = arm.map(|name| format!(", {}", clean::shorten(name, 24))).unwrap_or_default();
     let witness = match timeline.source.as_str() {
         "witness" => ", in a trial with capture",
@@ -181,11 +182,11 @@ fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Block {
     };
     let matched = number::count(timeline.matched);
     let text = format!("where the time goes{arm_name} (median of {matched}{unmatched}{witness})");
-    Block::Line(vec![(Tone::Strong, clean::shorten(&text, width))])
+    Part::pieces(vec![(Tone::Strong, clean::shorten(&text, width))])
 }
 
 /// Steps as a table whose last column is a picture.
-fn bars(timeline: &Timeline, width: usize) -> Vec<Block> {
+fn bars(timeline: &Timeline, width: usize) -> Vec<Part> {
     let end = timeline::timeline_end(timeline);
     let cells = |f: &dyn Fn(&Step) -> String| timeline.steps.iter().map(f).collect::<Vec<_>>();
     let unit = number::TimeUnit::of_column(timeline.steps.iter().map(|step| step.p50_us));
@@ -204,7 +205,7 @@ fn bars(timeline: &Timeline, width: usize) -> Vec<Block> {
     for (row, step) in lines.rows.iter().zip(&timeline.steps) {
         let bar = if room >= BAR_MIN { bar(step, end, room) } else { String::new() };
         let row = format!("{row}{}", " ".repeat(left - clean::columns(row)));
-        blocks.push(Block::Line(vec![
+        blocks.push(Part::pieces(vec![
             (Tone::Plain, format!("{row}   ")),
             (lane_tone(&step.at), bar),
         ]));
@@ -213,7 +214,7 @@ fn bars(timeline: &Timeline, width: usize) -> Vec<Block> {
         let last = number::time(end);
         let gap = room.saturating_sub(1 + clean::columns(&last));
         let scale = format!("{}0{}{last}", " ".repeat(left + 3), " ".repeat(gap));
-        blocks.push(Block::Line(vec![(Tone::Dim, scale)]));
+        blocks.push(Part::pieces(vec![(Tone::Dim, scale)]));
     }
     blocks
 }
@@ -243,7 +244,7 @@ fn bar(step: &Step, end: f64, room: usize) -> String {
 }
 
 /// The handshake from each point of view against whole round trips.
-fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
+fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Part> {
     // Without a capture there is one view: the latency itself.
     if timeline.views.is_empty() || timeline.source == "tcp-info" {
         return None;
@@ -273,11 +274,11 @@ fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
     // The fourth digit of a time is worth its room only while there is room.
     let exact = with(number::exact_time);
     let lines = if exact.width() <= width { exact } else { with(number::time) };
-    Some(Block::Lines(lines, Tone::Dim))
+    Some(lines.part(Tone::Dim))
 }
 
 /// Expected against measured: a line for one arm with ICMP echo beside it, else a table.
-fn expected(summary: &Run) -> Vec<Block> {
+fn expected(summary: &Run) -> Vec<Part> {
     let rows: Vec<_> =
         summary.arms.iter().filter_map(|arm| Some((arm, timeline::expected(arm)?))).collect();
     let [(arm, e)] = rows.as_slice() else { return expected_table(&rows) };
@@ -290,10 +291,10 @@ fn expected(summary: &Run) -> Vec<Block> {
             e.rtt_from
         )
     };
-    let mut blocks = vec![Block::Blank, Block::Prose(2, text, Tone::Plain)];
+    let mut blocks = vec![Part::Blank, Part::prose(2, text, Tone::Plain)];
     let from = from(arm, e);
-    blocks.extend(from.map(|from| Block::Prose(2, from, Tone::Dim)));
-    blocks.extend(timeline::floor(arm).map(|floor| Block::Prose(2, floor, Tone::Dim)));
+    blocks.extend(from.map(|from| Part::prose(2, from, Tone::Dim)));
+    blocks.extend(timeline::floor(arm).map(|floor| Part::prose(2, floor, Tone::Dim)));
     blocks
 }
 
@@ -314,7 +315,7 @@ fn from(arm: &Arm, e: &Expected<'_>) -> Option<String> {
     Some(from)
 }
 
-fn expected_table(rows: &[(&Arm, Expected<'_>)]) -> Vec<Block> {
+fn expected_table(rows: &[(&Arm, Expected<'_>)]) -> Vec<Part> {
     if rows.is_empty() {
         return Vec::new();
     }
@@ -335,7 +336,7 @@ fn expected_table(rows: &[(&Arm, Expected<'_>)]) -> Vec<Block> {
     how.sort();
     how.dedup();
     let how = format!("expected: {}", how.join("; "));
-    vec![Block::Blank, Block::Lines(lines, Tone::Strong), Block::Prose(2, how, Tone::Dim)]
+    vec![Part::Blank, lines.part(Tone::Strong), Part::prose(2, how, Tone::Dim)]
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 //! arithmetic expects of a handshake.
 
 use tcptoll_core::record::{Arm, Step, Timeline};
+use tcptoll_core::sheet::{Part, Table, Tone};
+use tcptoll_show::html::of_arms;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::number::ABSENT;
-use tcptoll_show::own::{Item, Picture, Section};
+use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
+use tcptoll_show::run::Section;
 use tcptoll_show::svg::{Anchor, Screen, Svg, TwoScreens, for_both};
 use tcptoll_show::{figures, number};
 
@@ -114,13 +117,13 @@ fn caption(timeline: &Timeline) -> String {
 }
 
 /// The timeline of an arm: its picture, steps and views.
-fn items(arm: &Arm) -> Option<Vec<Item>> {
+fn items(summary: &Run, arm: &Arm) -> Option<Vec<Part>> {
     let timeline = arm.timeline.as_ref()?;
     if timeline.steps.is_empty() {
         return None;
     }
     let picture = picture(timeline, &arm.name).map(|both_svg| {
-        Item::Picture(Picture { both_svg, caption: caption(timeline), drawn: Vec::new() })
+        Picture { both_svg, caption: caption(timeline), drawn: Vec::new() }.part(summary)
     });
     let rtt = reference_rtt(arm);
     let steps = timeline.steps.iter().enumerate().map(|(at, step)| {
@@ -170,28 +173,28 @@ fn items(arm: &Arm) -> Option<Vec<Item>> {
         ),
     };
     let steps =
-        Item::Rows(vec!["", "step", "at", "begins", "median", "p99"], steps.collect(), vec![1, 2]);
-    let mut items: Vec<Item> = picture.into_iter().collect();
+        Part::Table(Table::texts(&["", "step", "at", "begins", "median", "p99"], &[1, 2], steps));
+    let mut items: Vec<Part> = picture.into_iter().collect();
     items.push(steps);
-    items.extend(in_words.map(Item::Paragraph));
+    items.extend(in_words.map(|text| Part::prose(0, text, Tone::Plain)));
     if !timeline.views.is_empty() {
         let heads =
             vec!["seen by", "from … to", "median", "expected", "expected time", "deviation"];
-        items.push(Item::Rows(heads, views.collect(), vec![1]));
+        items.push(Part::Table(Table::texts(&heads, &[1], views)));
     }
-    items.push(Item::Small(source));
+    items.push(Part::prose(0, source, Tone::Dim));
     Some(items)
 }
 
 /// A timeline for each arm that has one.
 pub(super) fn sections(summary: &Run) -> Vec<Section> {
     let arms = summary.arms.iter().enumerate();
-    let timelines: Vec<(usize, Vec<Item>)> =
-        arms.filter_map(|(at, arm)| Some((at, items(arm)?))).collect();
+    let timelines: Vec<(usize, Vec<Part>)> =
+        arms.filter_map(|(at, arm)| Some((at, items(summary, arm)?))).collect();
     if timelines.is_empty() {
         return Vec::new();
     }
-    vec![Section { title: "Where the time went", items: vec![Item::Arms(timelines)] }]
+    vec![Section::new("Where the time went", of_arms(summary, timelines))]
 }
 
 /// Expected against measured, of one arm.

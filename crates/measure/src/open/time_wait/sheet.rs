@@ -8,8 +8,10 @@ use tcptoll_core::experiment::columns::{ERRORS, OK, any_has, every, tidy};
 use tcptoll_core::experiment::figures::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
 use tcptoll_core::experiment::spec::MetricSpec;
 use tcptoll_core::record::{Arm, Cliff, PortUse, Summary};
+use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::units::human_count;
-use tcptoll_show::own::{Block, Failed, Item, Picture, Section, Tone};
+use tcptoll_show::own::{Failed, Picture};
+use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{clean, number};
 
@@ -337,13 +339,11 @@ fn picture(summary: &Run) -> Option<Picture> {
 
 fn sections(summary: &Run) -> Vec<Section> {
     let over_time = pictures::over_time(summary).filter(|_| pictures::curve(summary).is_some());
+    let parts = |one: Option<Picture>| one.map(|one| one.part(summary)).into_iter().collect();
     vec![
-        Section { title: "Cost by ports in use", items: vec![Item::Lead] },
-        Section {
-            title: "Idle CPU by rate",
-            items: pictures::idle(summary).map(Item::Picture).into_iter().collect(),
-        },
-        Section { title: "Over time", items: over_time.map(Item::Picture).into_iter().collect() },
+        Section::led("Cost by ports in use", Vec::new()),
+        Section::new("Idle CPU by rate", parts(pictures::idle(summary))),
+        Section::new("Over time", parts(over_time)),
     ]
 }
 
@@ -368,7 +368,7 @@ struct Bars<'a> {
 }
 
 /// What the terminal shows after the figures.
-pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Part> {
     let drawn = |arm: &Arm| port_use(arm).is_some_and(|used| costs(used).count() > 1);
     let arms: Vec<&Arm> = summary.arms.iter().filter(|arm| drawn(arm)).take(ARMS).collect();
     let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
@@ -396,14 +396,14 @@ pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
             ""
         }
     );
-    let mut blocks = vec![Block::Blank, Block::Line(vec![(Tone::Dim, heading)])];
+    let mut blocks = vec![Part::Blank, Part::pieces(vec![(Tone::Dim, heading)])];
     for Bars { name, used } in &lines {
         let cells = cells(used, bars, most_ports, [least, most]);
         let range = costs(used).map(|(_, cost)| cost);
         let (low, high) = range
             .fold((f64::INFINITY, 0.0_f64), |(low, high), cost| (low.min(cost), high.max(cost)));
         let pad = " ".repeat(room.saturating_sub(clean::columns(name)));
-        blocks.push(Block::Line(vec![
+        blocks.push(Part::pieces(vec![
             (Tone::Plain, format!("  {name}{pad}  ")),
             (Tone::Strong, cells),
             (Tone::Plain, format!(" {} to {}", number::time(low), number::time(high))),
@@ -414,7 +414,7 @@ pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
             .map(|at| column(at, bars, most_ports));
         if let Some(column) = column {
             let blanks = " ".repeat(room + 4 + column);
-            blocks.push(Block::Line(vec![(Tone::Dim, format!("{blanks}^"))]));
+            blocks.push(Part::pieces(vec![(Tone::Dim, format!("{blanks}^"))]));
         }
     }
     blocks
@@ -606,7 +606,7 @@ mod tests {
             let lines: Vec<String> = blocks
                 .iter()
                 .filter_map(|block| match block {
-                    Block::Line(pieces) => {
+                    Part::Line { pieces } => {
                         Some(pieces.iter().map(|(_, text)| text.as_str()).collect())
                     }
                     _ => None,

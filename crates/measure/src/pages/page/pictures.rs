@@ -2,8 +2,10 @@
 //! request, a letter for a slice of time.
 
 use tcptoll_core::page::waterfall::{Request, Waterfall};
-use tcptoll_show::own::{Block, Item, Note, Picture, Section, Tone};
+use tcptoll_core::sheet::{Note, Part, Tone};
+use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
+use tcptoll_show::run::Section;
 use tcptoll_show::svg::{Anchor, Screen, Svg, for_both};
 use tcptoll_show::{clean, figures, number};
 
@@ -28,18 +30,19 @@ pub(super) fn sections(summary: &Run) -> Vec<Section> {
     }
     let last = all.iter().map(|one| last_us(&one.loads.waterfall)).max().unwrap_or(1);
     let mut items = Vec::new();
-    items.extend(rules(&all).into_iter().map(|text| Item::Paragraph(format!("{text}."))));
-    items.extend(all.iter().map(|one| Item::Picture(picture(one, last))));
-    let note =
-        |one: &Drawn<'_>, text| Note { text: format!("{}: {text}", one.arm.name), bad: false };
+    items.extend(
+        rules(&all).into_iter().map(|text| Part::prose(0, format!("{text}."), Tone::Plain)),
+    );
+    items.extend(all.iter().map(|one| picture(one, last).part(summary)));
+    let note = |one: &Drawn<'_>, text| Note::new(format!("{}: {text}", one.arm.name), false);
     let notes: Vec<Note> = all
         .iter()
         .flat_map(|one| notes(&one.loads.waterfall).into_iter().map(move |text| note(one, text)))
         .collect();
     if !notes.is_empty() {
-        items.push(Item::Notes(notes));
+        items.push(Part::Notes { notes });
     }
-    vec![Section { title: "Waterfalls", items }]
+    vec![Section::new("Waterfalls", items)]
 }
 
 fn picture(one: &Drawn<'_>, last: u64) -> Picture {
@@ -152,7 +155,7 @@ const BEHIND: usize = 9;
 const CELLS: [usize; 2] = [20, 100];
 
 /// The waterfalls.
-pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Part> {
     let all = drawn(summary);
     let [least, most] = CELLS;
     let cells = width.saturating_sub(2 + NAME + 2 + 1 + BEHIND).min(most);
@@ -161,7 +164,7 @@ pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     }
     let rows = LINES[usize::from(all.len() > 1)];
     let last = all.iter().take(ARMS).map(|one| last_us(&one.loads.waterfall)).max().unwrap_or(1);
-    let mut blocks = vec![Block::Blank];
+    let mut blocks = vec![Part::Blank];
     for one in all.iter().take(ARMS) {
         let page = &one.loads.waterfall;
         let by = one
@@ -170,33 +173,33 @@ pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
             .as_deref()
             .map_or(String::new(), |name| format!(", {}", clean::line(name)));
         let heading = format!("{}: a load with the median span{by}", clean::line(&one.arm.name));
-        blocks.push(Block::Prose(0, heading, Tone::Strong));
+        blocks.push(Part::prose(0, heading, Tone::Strong));
         blocks.extend(lines(page, rows, cells, last));
         let hidden = (page.requests.len().saturating_sub(rows) as u64)
             .saturating_add(one.loads.requests_left_out);
         if hidden > 0 {
             let text = format!("… and {}", figures::plural(hidden, "more request"));
-            blocks.push(Block::Prose(2, text, Tone::Dim));
+            blocks.push(Part::prose(2, text, Tone::Dim));
         }
         if let Some(text) = forecast(one) {
-            blocks.push(Block::Prose(2, text, Tone::Plain));
+            blocks.push(Part::prose(2, text, Tone::Plain));
         }
-        blocks.extend(notes(page).iter().map(|text| Block::Prose(2, clean::line(text), Tone::Dim)));
-        blocks.push(Block::Blank);
+        blocks.extend(notes(page).iter().map(|text| Part::prose(2, clean::line(text), Tone::Dim)));
+        blocks.push(Part::Blank);
     }
     let legend: Vec<String> =
         PHASES.iter().map(|(name, letter, _, _)| format!("{letter} {name}")).collect();
     let legend = format!("{}; * on the critical path", legend.join("  "));
-    blocks.push(Block::Prose(2, legend, Tone::Dim));
+    blocks.push(Part::prose(2, legend, Tone::Dim));
     if all.len() > ARMS {
         let more = figures::plural((all.len() - ARMS) as u64, "more arm");
-        blocks.push(Block::Prose(2, format!("{more} in the HTML report"), Tone::Dim));
+        blocks.push(Part::prose(2, format!("{more} in the HTML report"), Tone::Dim));
     }
-    blocks.extend(rules(&all).iter().map(|text| Block::Prose(2, clean::line(text), Tone::Plain)));
+    blocks.extend(rules(&all).iter().map(|text| Part::prose(2, clean::line(text), Tone::Plain)));
     blocks
 }
 
-fn lines(page: &Waterfall, rows: usize, cells: usize, last: u64) -> Vec<Block> {
+fn lines(page: &Waterfall, rows: usize, cells: usize, last: u64) -> Vec<Part> {
     let chain = critical_of(page).map(|critical| critical.chain).unwrap_or_default();
     let line = |(number, request): (usize, &Request)| {
         let name = clean::shorten(&clean::line(name_of(request)), NAME);
@@ -208,7 +211,7 @@ fn lines(page: &Waterfall, rows: usize, cells: usize, last: u64) -> Vec<Block> {
         };
         let behind =
             format!("{}{behind}", " ".repeat(BEHIND.saturating_sub(clean::columns(&behind))));
-        Block::Line(vec![
+        Part::pieces(vec![
             (tone, format!(" {mark}{name}{blanks}  ")),
             (Tone::Wire, bar(request, cells, last)),
             (tone, format!(" {behind}")),
@@ -239,7 +242,6 @@ fn bar(request: &Request, cells: usize, last: u64) -> String {
 mod tests {
     use tcptoll_core::page::waterfall::{Connection, LeftOut};
     use tcptoll_core::record::Summary;
-    use tcptoll_show::own::{Block, Item};
 
     use crate::experiments::REPORTS;
 
@@ -282,9 +284,9 @@ mod tests {
     }
 
     fn text(summary: &Run, width: usize) -> String {
-        let line = |block: &Block| match block {
-            Block::Line(pieces) => pieces.iter().map(|(_, text)| text.as_str()).collect(),
-            Block::Prose(_, text, _) => text.clone(),
+        let line = |part: &Part| match part {
+            Part::Line { pieces } => pieces.iter().map(|(_, text)| text.as_str()).collect(),
+            Part::Prose { text, .. } => text.clone(),
             _ => String::new(),
         };
         blocks(summary, width).iter().map(line).collect::<Vec<String>>().join("\n")
@@ -310,13 +312,10 @@ mod tests {
             text(&summary, 80);
             text(&summary, 10);
             for section in sections(&summary) {
-                for item in section.items {
-                    let Item::Picture(picture) = item else { continue };
-                    assert!(!picture.both_svg.to_string().contains("<script>"));
-                    assert!(
-                        !picture.both_svg.to_string().contains("NaN")
-                            && !picture.both_svg.to_string().contains("inf")
-                    );
+                for item in section.parts {
+                    let Part::Picture(picture) = item else { continue };
+                    assert!(!picture.svg.0.contains("<script>"));
+                    assert!(!picture.svg.0.contains("NaN") && !picture.svg.0.contains("inf"));
                 }
             }
         }

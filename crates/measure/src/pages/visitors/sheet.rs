@@ -4,11 +4,14 @@
 use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, QUEUE_PEAK, every, tidy};
 use tcptoll_core::record::{Arm, SiteVisits};
+use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::stats::Series;
+use tcptoll_show::html::of_arms;
 use tcptoll_show::over_time;
 use tcptoll_show::over_time::{HEIGHTS, NAME, cut, heading, letters, row};
 use tcptoll_show::over_time::{Level, Line, Panel, Stack};
-use tcptoll_show::own::{Block, Item, Picture, Section, Tone};
+use tcptoll_show::own::Picture;
+use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::svg::{arm_class, for_both};
 use tcptoll_show::{clean, figures, number};
@@ -268,15 +271,15 @@ fn caption(drawn: &[Drawn<'_>], more: usize) -> String {
 
 /// The picture of all arms, where the page did not begin with it.
 fn sections(_: &Run) -> Vec<Section> {
-    vec![Section { title: "The server over time", items: vec![Item::Lead] }]
+    vec![Section::led("The server over time", Vec::new())]
 }
 
 /// Each arm with its panels.
 fn details(summary: &Run) -> Vec<Section> {
-    let arms: Vec<(usize, Vec<Item>)> =
-        drawn(summary).iter().map(|one| (one.at, vec![Item::Picture(one_arm(*one))])).collect();
-    let items = if arms.is_empty() { Vec::new() } else { vec![Item::Arms(arms)] };
-    vec![Section { title: "Each arm over time", items }]
+    let arms: Vec<(usize, Vec<Part>)> =
+        drawn(summary).iter().map(|one| (one.at, vec![one_arm(*one).part(summary)])).collect();
+    let items = of_arms(summary, arms);
+    vec![Section::new("Each arm over time", items)]
 }
 
 /// Workers, queue, memory and page times of one arm.
@@ -382,7 +385,7 @@ fn were(processes: u64) -> String {
 const SHOWN: usize = 6;
 
 /// Both strips of each arm.
-pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
+pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Part> {
     let mut all = drawn(summary);
     let Some(cells) = over_time::cells(width).filter(|_| !all.is_empty()) else {
         return Vec::new();
@@ -397,7 +400,7 @@ pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     let time = format!("over {} s", number::trimmed(last));
     let full = format!("{} {}", HEIGHTS[7], number::trimmed(most));
     let mut blocks =
-        vec![Block::Blank, heading(&format!("workers that hold a connection {time}"), &full)];
+        vec![Part::Blank, heading(&format!("workers that hold a connection {time}"), &full)];
     for (one, name) in all.iter().zip(&names) {
         let strip = letters(&cut(&one.visits.busy, last, cells), |busy| busy / most);
         let peak = one.visits.busy.peak().unwrap_or_default();
@@ -407,13 +410,13 @@ pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Block> {
     blocks.extend(pages(&all, &names, last, cells));
     if more > 0 {
         let text = format!("{} in the HTML report", figures::plural(more as u64, "more arm"));
-        blocks.push(Block::Prose(2, text, Tone::Dim));
+        blocks.push(Part::prose(2, text, Tone::Dim));
     }
     blocks
 }
 
 /// Page times by when the pages were asked for.
-fn pages(all: &[Drawn<'_>], names: &[String], last: f64, cells: usize) -> Vec<Block> {
+fn pages(all: &[Drawn<'_>], names: &[String], last: f64, cells: usize) -> Vec<Part> {
     let times: Vec<Vec<Option<f64>>> = all
         .iter()
         .map(|one| {
@@ -491,7 +494,7 @@ mod tests {
         let lines = blocks(&all, 80)
             .into_iter()
             .filter_map(|block| match block {
-                Block::Line(parts) => {
+                Part::Line { pieces: parts } => {
                     Some(parts.into_iter().map(|part| part.1).collect::<String>())
                 }
                 _ => None,

@@ -15,9 +15,10 @@ use tcptoll_core::experiment::figures::{
 };
 use tcptoll_core::experiment::spec::MetricSpec;
 use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::tcp::ports::PortForecast;
 use tcptoll_show::number::ABSENT;
-use tcptoll_show::own::{Block, Failed, Tone};
+use tcptoll_show::own::Failed;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{clean, figures, number};
 
@@ -293,8 +294,8 @@ fn by_status(arm: &Arm) -> Option<String> {
 }
 
 /// Responses by status of a single arm; of several, those of arms that have several statuses.
-fn responses(summary: &Run, _width: usize) -> Vec<Block> {
-    let labelled = |text: String| Block::Labelled("  responses".to_owned(), LABEL, text, Tone::Dim);
+fn responses(summary: &Run, _width: usize) -> Vec<Part> {
+    let labelled = |text: String| Part::labelled("  responses".to_owned(), LABEL, text, Tone::Dim);
     let lines = match summary.arms.as_slice() {
         [arm] => by_status(arm).into_iter().map(labelled).collect(),
         arms => arms
@@ -302,9 +303,9 @@ fn responses(summary: &Run, _width: usize) -> Vec<Block> {
             .filter(|arm| arm.statuses.len() > 1)
             .filter_map(|arm| Some(format!("{}: {}", arm.name, by_status(arm)?)))
             .map(labelled)
-            .collect::<Vec<Block>>(),
+            .collect::<Vec<Part>>(),
     };
-    let blank = (!lines.is_empty()).then_some(Block::Blank);
+    let blank = (!lines.is_empty()).then_some(Part::Blank);
     blank.into_iter().chain(lines).collect()
 }
 

@@ -11,11 +11,14 @@ use super::{
 use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, every, tidy};
 use tcptoll_core::record::{Arm, RequestGroup, WorkerPool};
+use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::stats::Series;
+use tcptoll_show::html::of_arms;
 use tcptoll_show::over_time;
 use tcptoll_show::over_time::{Level, Line, Panel, Stack};
 use tcptoll_show::over_time::{NAME, cut, heading, letters, row};
-use tcptoll_show::own::{Block, Item, Picture, Section, Tone};
+use tcptoll_show::own::Picture;
+use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::svg::{arm_class, for_both};
 use tcptoll_show::{clean, figures, number};
@@ -313,15 +316,15 @@ fn caption(drawn: &[Drawn<'_>], more: usize) -> String {
 
 /// The picture of all arms, where the page did not begin with it.
 fn sections(_: &Run) -> Vec<Section> {
-    vec![Section { title: "The pool over time", items: vec![Item::Lead] }]
+    vec![Section::led("The pool over time", Vec::new())]
 }
 
 /// Each arm with its panels.
 fn details(summary: &Run) -> Vec<Section> {
-    let arms: Vec<(usize, Vec<Item>)> =
-        drawn(summary).iter().map(|one| (one.at, vec![Item::Picture(one_arm(*one))])).collect();
-    let items = if arms.is_empty() { Vec::new() } else { vec![Item::Arms(arms)] };
-    vec![Section { title: "Each arm over time", items }]
+    let arms: Vec<(usize, Vec<Part>)> =
+        drawn(summary).iter().map(|one| (one.at, vec![one_arm(*one).part(summary)])).collect();
+    let items = of_arms(summary, arms);
+    vec![Section::new("Each arm over time", items)]
 }
 
 /// Workers, queue, throughput and latency of one arm.
@@ -440,7 +443,7 @@ fn caption_of_one(one: Drawn<'_>) -> String {
 const SHOWN: usize = 8;
 
 /// Both strips of each arm.
-fn strip_blocks(summary: &Run, width: usize) -> Vec<Block> {
+fn strip_blocks(summary: &Run, width: usize) -> Vec<Part> {
     let mut all = drawn(summary);
     let Some(cells) = over_time::cells(width).filter(|_| !all.is_empty()) else {
         return Vec::new();
@@ -451,7 +454,7 @@ fn strip_blocks(summary: &Run, width: usize) -> Vec<Block> {
     let names: Vec<&str> = all.iter().map(|one| one.arm.name.as_str()).collect();
     let names = clean::shorten_all(&names, NAME);
     let time = format!("over {} s", number::trimmed(last));
-    let mut blocks = vec![Block::Blank];
+    let mut blocks = vec![Part::Blank];
     blocks.push(heading(&format!("busy workers {time}"), ""));
     blocks.extend(stall(&all, last, cells));
     for (one, name) in all.iter().zip(&names) {
@@ -467,7 +470,7 @@ fn strip_blocks(summary: &Run, width: usize) -> Vec<Block> {
     blocks.extend(over_time::times("latency without the backend, by due time", &names, &latencies));
     if more > 0 {
         let text = format!("{} in the HTML report", figures::plural(more as u64, "more arm"));
-        blocks.push(Block::Prose(2, text, Tone::Dim));
+        blocks.push(Part::prose(2, text, Tone::Dim));
     }
     blocks
 }
@@ -477,14 +480,14 @@ fn latency(one: &Drawn<'_>, last: f64, cells: usize) -> Vec<Option<f64>> {
 }
 
 /// The stall above the strips: `├──────┤ stall`.
-fn stall(all: &[Drawn<'_>], last: f64, cells: usize) -> Option<Block> {
+fn stall(all: &[Drawn<'_>], last: f64, cells: usize) -> Option<Part> {
     let [from, until] = all.iter().find_map(|one| one.pool.stalled_s)?;
     let cell = |s: f64| ((s / last * cells as f64) as usize).min(cells - 1);
     let (from, until) = (cell(from), cell(until));
     let line = if until > from { "─".repeat(until - from - 1) } else { String::new() };
     let end = if until > from { "┤" } else { "" };
     let text = format!("{}├{line}{end} stall", " ".repeat(2 + NAME + 2 + from));
-    Some(Block::Line(vec![(Tone::Dim, text)]))
+    Some(Part::pieces(vec![(Tone::Dim, text)]))
 }
 
 #[cfg(test)]
@@ -494,7 +497,6 @@ mod tests {
     use super::*;
     use crate::experiments::REPORTS;
     use tcptoll_core::record::Summary;
-    use tcptoll_show::own::Block;
     use tcptoll_show::run::Run;
 
     /// 5 s with a stall from 1 s to 3 s.
@@ -536,13 +538,13 @@ mod tests {
         REPORTS.cleaned(Summary { experiment: "worker-pool".into(), arms, ..Summary::default() })
     }
 
-    fn lines(blocks: Vec<Block>) -> Vec<String> {
-        let text = |block| match block {
-            Block::Line(pieces) => pieces.into_iter().map(|(_, text)| text).collect(),
-            Block::Prose(_, text, _) => text,
+    fn lines(parts: Vec<Part>) -> Vec<String> {
+        let text = |part| match part {
+            Part::Line { pieces } => pieces.into_iter().map(|(_, text)| text).collect(),
+            Part::Prose { text, .. } => text,
             _ => String::new(),
         };
-        blocks.into_iter().map(text).collect()
+        parts.into_iter().map(text).collect()
     }
 
     #[test]
@@ -565,20 +567,14 @@ mod tests {
     fn an_arm_shows_workers_queue_throughput_and_latency() {
         let summary = run(vec![arm("limit", 10.0, 520.0)]);
         let sections = details(&summary);
-        let [Item::Arms(arms)] = sections[0].items.as_slice() else { panic!("no arms") };
-        let [(0, items)] = arms.as_slice() else { panic!("one arm") };
-        let [Item::Picture(picture)] = items.as_slice() else { panic!("one picture") };
+        let [Part::Picture(picture)] = &sections[0].parts[..] else { panic!("one picture") };
         for text in ["capacity 5", "expected: 10.0", "successes per second", "with the backend"] {
-            assert!(
-                picture.both_svg.to_string().contains(&format!(">{text}")),
-                "{text}: {}",
-                picture.both_svg
-            );
+            assert!(picture.svg.0.contains(&format!(">{text}")), "{text}: {}", picture.svg.0);
         }
         assert_eq!(
             picture.caption,
             "Busy workers during the stall: 10.0 (expected from the settings: 10.0). The backend's \
-             kernel dropped 41 packets, because the accept queue was full. Recovery: 250 ms after the \
+             kernel dropped 41 packets, because the accept queue was full. Recovery: 250\u{a0}ms after the \
              end of the stall."
         );
     }
@@ -599,7 +595,7 @@ mod tests {
     fn an_arm_without_readings_is_left_out() {
         let summary = run(vec![Arm { name: "failed".into(), ..Arm::default() }]);
         assert!(picture(&summary).is_none());
-        assert!(details(&summary)[0].items.is_empty());
+        assert!(details(&summary)[0].parts.is_empty());
         assert!(strip_blocks(&summary, 80).is_empty());
     }
 }
