@@ -49,7 +49,9 @@ fn put(page: &mut String, parts: &Parts) {
             }
             Part::Table(one) => table(page, one),
             Part::Finding(one) => finding(page, one),
-            Part::Notes { notes } => list(page, notes.iter().map(|note| note.text.clone())),
+            Part::Notes { notes } | Part::List { notes, .. } => {
+                list(page, notes.iter().map(|note| note.text.clone()));
+            }
             Part::Code { text } => *page += &format!("\n{}", code(&lines(text))),
             Part::Folded { parts, .. } => put(page, parts),
             Part::Blank | Part::Line { .. } | Part::Picture(_) => {}
@@ -81,6 +83,7 @@ fn finding(page: &mut String, one: &Finding) {
     let said = if one.change.is_empty() { &one.text } else { &one.change };
     paragraph(page, &format!("{} of {}: {said}", one.id, one.subject));
     if !one.commands.is_empty() {
-        *page += &format!("\n{}", code(&lines(&one.commands.join("\n"))));
+        let commands: Vec<String> = one.commands.iter().map(|one| line(one)).collect();
+        *page += &format!("\n{}", code(&commands.join("\n")));
     }
 }

@@ -2,10 +2,10 @@
 
 use tcptoll_core::sheet::{Cell, Finding, Forms, Note, Part, Parts, Room, Row, Sheet, Table, Tone};
 
+use crate::TextStyle;
 use crate::clean::{columns, line, shorten};
 use crate::layout::{Column, lay_out};
 use crate::text::{TextPage, wrap_phrases};
-use crate::{TextStyle, clean};
 
 /// Columns of a label.
 const LABEL: usize = 14;
@@ -92,6 +92,7 @@ fn put(page: &mut TextPage, parts: &Parts) {
             Part::Picture(_) => {}
             Part::Finding(one) => finding(page, one),
             Part::Notes { notes } => notes.iter().for_each(|one| note(page, one)),
+            Part::List { label, notes, tone } => list(page, label, notes, *tone),
             Part::Code { text } => text.lines().for_each(|one| page.line(&line(one))),
             Part::Folded { parts, .. } => put(page, parts),
         }
@@ -99,9 +100,25 @@ fn put(page: &mut TextPage, parts: &Parts) {
 }
 
 fn note(page: &mut TextPage, note: &Note) {
-    let about = if note.about.is_empty() { String::new() } else { format!("{}: ", note.about) };
     let tone = if note.bad { Tone::Doubt } else { Tone::Plain };
-    page.prose(2, &line(&format!("{about}{}", note.text)), tone);
+    page.prose(2, &said(note), tone);
+}
+
+fn said(note: &Note) -> String {
+    let about = if note.about.is_empty() { String::new() } else { format!("{}: ", note.about) };
+    line(&format!("{about}{}", note.text))
+}
+
+/// One command for several notes stands after the last of them.
+fn list(page: &mut TextPage, label: &str, notes: &[Note], tone: Tone) {
+    for (at, one) in notes.iter().enumerate() {
+        let label = if at == 0 { format!("  {}", line(label)) } else { String::new() };
+        page.labelled(&label, LABEL, &said(one), tone);
+        let next = notes.get(at + 1).map(|next| &next.command);
+        if !one.command.is_empty() && next != Some(&one.command) {
+            page.line(&format!("{}to examine: {}", " ".repeat(LABEL), line(&one.command)));
+        }
+    }
 }
 
 fn put_table(page: &mut TextPage, table: &Table) {
@@ -167,7 +184,7 @@ fn evidence(page: &mut TextPage, rows: &[[String; 2]]) {
     let width = widest.min(NAMES_MAX);
     for (at, [name, value]) in rows.iter().enumerate() {
         let label = if at == 0 { "  evidence" } else { "" };
-        let name = clean::shorten(&line(name), width);
+        let name = shorten(&line(name), width);
         let blanks = " ".repeat(width + 2 - columns(&name));
         let label = format!("{label:LABEL$}{name}{blanks}");
         page.labelled(&label, LABEL + width + 2, &line(value), Tone::Plain);
