@@ -4,7 +4,7 @@ use tcptoll_core::sheet::{Cell, Finding, Forms, Note, Part, Parts, Room, Row, Sh
 
 use crate::TextStyle;
 use crate::clean::{columns, line, shorten};
-use crate::layout::{Column, lay_out};
+use crate::layout::{Align, Column, lay_out};
 use crate::text::{TextPage, wrap_phrases};
 
 /// Columns of a label.
@@ -13,6 +13,9 @@ const LABEL: usize = 14;
 const NAMES_MAX: usize = 28;
 /// Columns of a cell, at most.
 const CELL_MAX: usize = 60;
+/// Columns of a bar, at least and at most.
+const BAR_MIN: usize = 6;
+const BAR_MAX: usize = 24;
 /// From so many columns on there is room for what is wide.
 const WIDE: usize = 110;
 
@@ -122,34 +125,46 @@ fn list(page: &mut TextPage, label: &str, notes: &[Note], tone: Tone) {
 }
 
 fn put_table(page: &mut TextPage, table: &Table) {
-    let rows: Vec<&[Cell]> = table
-        .rows
-        .iter()
-        .filter_map(|row| match row {
-            Row::Cells { cells, .. } => Some(cells.as_slice()),
-            Row::Group { .. } => None,
-        })
-        .collect();
+    let rows = table.rows.iter().filter_map(|row| match row {
+        Row::Cells { cells, marked } => Some((cells.as_slice(), *marked)),
+        Row::Group { .. } => None,
+    });
+    let (rows, marks): (Vec<&[Cell]>, Vec<bool>) = rows.unzip();
     if rows.is_empty() {
         return;
     }
     let wide = page.width() >= WIDE;
     let shown = |room: Room| room == Room::Always || room == Room::Wide && wide;
-    let columns = table.columns.iter().enumerate().filter(|(_, column)| shown(column.room));
-    let columns = columns.map(|(at, column)| Column {
-        head: column.head.clone(),
-        group: column.group.clone(),
-        gap: column.gap,
-        align: column.align,
-        cells: rows.iter().map(|row| cell(&row[at])).collect(),
-    });
-    page.table(&lay_out(columns.collect()), Tone::Dim);
+    let mut laid = Vec::new();
+    if marks.contains(&true) {
+        let arrows = marks.iter().map(|marked| if *marked { "→" } else { " " }.to_owned());
+        laid.push(Column::new("", Align::Left, arrows.collect()).gap(0));
+    }
+    for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| shown(column.room)) {
+        let before = lay_out(laid.clone()).width() + column.gap;
+        let room = page.width().saturating_sub(before).clamp(BAR_MIN, BAR_MAX);
+        laid.push(Column {
+            head: column.head.clone(),
+            group: column.group.clone(),
+            gap: column.gap,
+            align: column.align,
+            cells: rows.iter().map(|row| cell(&row[at], room)).collect(),
+        });
+    }
+    let mut lines = lay_out(laid);
+    lines.heads.retain(|head| !head.is_empty());
+    page.table(&lines, Tone::Dim);
     if let Some(note) = &table.note {
         page.prose(2, &line(note), Tone::Dim);
     }
 }
 
-fn cell(cell: &Cell) -> String {
+/// `room`: columns that a bar has.
+fn cell(cell: &Cell, room: usize) -> String {
+    if let (true, true, Some(share)) = (cell.text.is_empty(), cell.bar, cell.value) {
+        return "█"
+            .repeat(1 + (share.clamp(0.0, 100.0) / 100.0 * (room - 1) as f64).round() as usize);
+    }
     let small = if cell.small.is_empty() { String::new() } else { format!(" {}", cell.small) };
     shorten(&line(&format!("{}{small}", cell.text)), CELL_MAX)
 }
