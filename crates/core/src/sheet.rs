@@ -135,6 +135,8 @@ pub enum Part {
     Finding(Box<Finding>),
     /// A list.
     Notes { notes: Vec<Note> },
+    /// A list whose label a terminal has beside it, and a page over it if it casts doubt.
+    List { label: String, notes: Vec<Note>, tone: Tone },
     /// Lines to copy in one piece.
     Code { text: String },
     /// Rows under headings, laid out for a terminal.
@@ -160,7 +162,7 @@ impl Part {
     }
 
     /// A list.
-    pub fn list(texts: impl IntoIterator<Item = String>) -> Self {
+    pub fn notes(texts: impl IntoIterator<Item = String>) -> Self {
         Self::Notes { notes: texts.into_iter().map(|text| Note::new(text, false)).collect() }
     }
 
@@ -183,6 +185,12 @@ impl Part {
         tone: Tone,
     ) -> Self {
         Self::Labelled { label: label.into(), indent, text: text.into(), tone }
+    }
+
+    /// A list with a label.
+    pub fn list(label: &str, notes: impl IntoIterator<Item: Into<Note>>, tone: Tone) -> Self {
+        let notes = notes.into_iter().map(Into::into).collect();
+        Self::List { label: label.to_owned(), notes, tone }
     }
 
     /// A line in one tone.
@@ -208,6 +216,12 @@ impl Note {
     /// A remark, and whether it is a doubt or a fault.
     pub fn new(text: impl Into<String>, bad: bool) -> Self {
         Self { text: text.into(), bad, ..Self::default() }
+    }
+}
+
+impl<T: Into<String>> From<T> for Note {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), ..Self::default() }
     }
 }
 
@@ -311,7 +325,7 @@ pub struct Cell {
     pub small: String,
     /// What a page sorts by, and a bar of it in percent.
     pub value: Option<f64>,
-    /// Whether a bar shows [`Self::value`], a share in percent.
+    /// Whether a bar shows [`Self::value`], a share in percent; a terminal has room for it in the place of a text.
     pub bar: bool,
     /// Class of the colour of the arm that it names.
     pub class: String,
@@ -327,7 +341,7 @@ impl<T: Into<String>> From<T> for Cell {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Row {
-    /// A cell for each column; whether the row stands out.
+    /// A cell for each column; whether the row stands out, with an arrow before it.
     Cells { cells: Vec<Cell>, marked: bool },
     /// Heading over rows.
     Group { text: String },
@@ -403,7 +417,7 @@ pub struct Finding {
     pub commands: Vec<String>,
     /// What that costs, and how to undo it.
     pub words: Vec<[String; 2]>,
-    /// What the lab or the run showed of it, as a verdict and a sentence.
+    /// What the lab showed of it, as a verdict and a sentence; a terminal has shown it by then.
     pub proof: Option<[String; 2]>,
     /// Further commands: what each is for, and what to type.
     pub more: Vec<[String; 2]>,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tcptoll_core::sheet::Finding;
 
 /// One thing that is wrong, or is about to go wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -62,4 +63,27 @@ pub struct Fix {
     pub risk: String,
     /// How to undo it.
     pub undo: String,
+}
+
+/// A cause of a subject as an article: what is said of it, and its fix.
+pub(crate) fn article(
+    severity: Severity,
+    [id, subject, text]: [&String; 3],
+    fix: Option<&Fix>,
+) -> Finding {
+    let fix = fix.cloned().unwrap_or_default();
+    let words = [("effect", fix.effect), ("risk", fix.risk), ("undo", fix.undo)];
+    let words = words.into_iter().filter(|(_, text)| !text.is_empty());
+    Finding {
+        severity: severity.word().to_owned(),
+        problem: severity == Severity::Problem,
+        id: id.clone(),
+        subject: subject.clone(),
+        text: text.clone(),
+        change: fix.change,
+        commands: fix.commands,
+        words: words.map(|(name, text)| [name.to_owned(), text]).collect(),
+        more: vec![["explain".to_owned(), format!("tcptoll explain {id}")]],
+        ..Finding::default()
+    }
 }

@@ -163,7 +163,7 @@ impl Reports {
                     [(sheet, _)] => sheet.title.clone(),
                     all => format!("{} answers · tcptoll", all.len()),
                 };
-                sheet::html(&title, sheets)
+                sheet::html_of(&title, sheets)
             }
             Err(error) => sheet::cannot_show(&error),
         }

@@ -138,7 +138,7 @@ fn by_point(page: &mut Vec<Part>, summary: &Run) {
 
 fn list(page: &mut Vec<Part>, items: Vec<String>) {
     if !items.is_empty() {
-        page.push(Part::list(items));
+        page.push(Part::notes(items));
     }
 }
 

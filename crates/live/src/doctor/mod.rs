@@ -7,12 +7,11 @@ pub mod config;
 mod examination;
 pub mod look;
 mod neighbours;
-pub mod pages;
 mod proof;
 pub mod rules;
 mod sentences;
 pub mod servers;
-mod view;
+mod sheet;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,6 +21,7 @@ pub use config::{Buffers, ConfigPosition, Listen, Program, ServerConfig, Sourced
 pub use examination::{Examination, ExaminationCost, Examined, NotExamined, prove_command};
 pub use proof::{Filled, Proof, ProofArm, ProofVerdict, ProvenFix, Template, failures, judge};
 pub use rules::diagnose;
+pub use sheet::{examination_sheet, proof_parts};
 
 /// A machine, or a network namespace of one, as it was over a few seconds.
 #[derive(Clone, Debug, Default, PartialEq)]

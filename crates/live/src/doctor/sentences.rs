@@ -1,6 +1,7 @@
-//! Words of an examination that its text and its page share.
+//! Words of an examination.
 
 use serde_json::Value;
+use tcptoll_core::sheet::Note;
 use tcptoll_show::figures::plural;
 use tcptoll_show::{findings, number};
 
@@ -13,8 +14,8 @@ const REASONS_MAX: usize = 3;
 pub(super) const PROGRAMS: &str = "nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB";
 
 /// The evidence of a diagnosis: names and values.
-pub(super) fn evidence(diagnosis: &Diagnosis) -> Vec<(String, String)> {
-    diagnosis.evidence.iter().map(|(name, value)| (name.clone(), shown(name, value))).collect()
+pub(super) fn evidence(diagnosis: &Diagnosis) -> Vec<[String; 2]> {
+    diagnosis.evidence.iter().map(|(name, value)| [name.clone(), shown(name, value)]).collect()
 }
 
 /// A value as a reader would write it; numbers that name something have no separators.
@@ -123,15 +124,9 @@ pub(super) fn looked_at(examination: &Examination) -> Vec<String> {
     phrases
 }
 
-/// Parts that were not examined, with at most three reasons each.
-pub(super) struct Missing {
-    pub(super) what: String,
-    pub(super) why: String,
-    pub(super) remedy: Option<String>,
-}
-
-/// Parts that were not examined: those of every examination, or those of this one.
-pub(super) fn missing(examination: &Examination, by_design: bool) -> Vec<Missing> {
+/// Parts that were not examined, with at most three reasons each and what to type: those of every examination, or
+/// those of this one.
+pub(super) fn missing(examination: &Examination, by_design: bool) -> Vec<Note> {
     let mut groups: Vec<(&NotExamined, Vec<&str>)> = Vec::new();
     let parts = &examination.examined.not_examined;
     for one in parts.iter().filter(|one| one.by_design == by_design) {
@@ -146,8 +141,8 @@ pub(super) fn missing(examination: &Examination, by_design: bool) -> Vec<Missing
             why += &format!("; and {} more", reasons.len() - REASONS_MAX);
         }
         let mut same = parts.iter().filter(|one| one.what == first.what);
-        let remedy = same.find_map(|one| one.remedy.clone());
-        Missing { what: first.what.clone(), why, remedy }
+        let command = same.find_map(|one| one.remedy.clone()).unwrap_or_default();
+        Note { about: first.what.clone(), text: why, command, bad: false }
     };
     groups.into_iter().map(shown).collect()
 }

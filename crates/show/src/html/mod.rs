@@ -5,7 +5,6 @@
 mod chart;
 mod distribution;
 mod forest;
-mod frame;
 mod levels;
 mod page;
 mod picture;
@@ -15,7 +14,6 @@ mod tables;
 
 use tcptoll_core::sheet::Part;
 
-pub use self::frame::{Frame, cannot_show};
 pub(crate) use self::page::put;
 pub use self::page::{of_arms, table};
 use self::picture::Picture;
@@ -40,7 +38,7 @@ pub(crate) const STYLE: &str = include_str!("style.css");
 /// Sorts tables, saves figures.
 pub(crate) const SCRIPT: &str = include_str!("script.js");
 /// Copies commands.
-pub const COPY: &str = include_str!("copy.js");
+pub(crate) const COPY: &str = include_str!("copy.js");
 
 // The picture that a page begins with, as a file of its own: for documents, slides and chats.
 

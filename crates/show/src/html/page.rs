@@ -294,7 +294,7 @@ impl Page<'_> {
         if !missing.is_empty() {
             let text = "Not drawn, because the ratio has no interval:";
             self.parts.push(Part::prose(0, text, Tone::Plain));
-            self.parts.push(Part::list(missing));
+            self.parts.push(Part::notes(missing));
         }
         let unit = if points::are_units(run) { "points" } else { "rounds" };
         let heads = [

@@ -6,6 +6,7 @@ use serde::Serialize;
 use tcptoll_core::sheet::Sheet;
 
 use crate::clean;
+use crate::clean::line;
 use crate::html::keep_units;
 use crate::html::{COPY, SCRIPT, STYLE};
 use crate::svg::escape;
@@ -15,12 +16,17 @@ const PAGE: &str = include_str!("page.html");
 /// Of kinds of parts.
 const PARTS: &str = include_str!("page.css");
 
-/// Sheets as one self-contained HTML file, several with a table of contents.
-///
-/// With each what it shows, as it was read, which is embedded as JSON. If the page cannot be made, it is one that
-/// says why.
+/// A sheet as one self-contained HTML file, with what it shows embedded as JSON, as it was read.
 #[must_use]
-pub fn html<T: Serialize>(title: &str, sheets: Vec<(Sheet, &T)>) -> String {
+pub fn html<T: Serialize>(sheet: Sheet, data: &T) -> String {
+    html_of(&sheet.title.clone(), vec![(sheet, data)])
+}
+
+/// Several sheets as one such file, with a table of contents.
+///
+/// If the page cannot be made, it is one that says why.
+#[must_use]
+pub fn html_of<T: Serialize>(title: &str, sheets: Vec<(Sheet, &T)>) -> String {
     let jsons: Result<Vec<String>, _> =
         sheets.iter().map(|(_, data)| serde_json::to_string(data)).collect();
     match jsons {
@@ -52,6 +58,8 @@ fn render(title: &str, sheets: Vec<Sheet>, jsons: &[String]) -> Result<String, m
     let jsons = jsons.iter().map(|json| Value::from_safe_string(json_in_script(json)));
     let mut environment = Environment::new();
     environment.set_formatter(put);
+    // Nothing that a peer said makes two commands of one.
+    environment.add_filter("line", |text: String| line(&text));
     environment.add_template("base.html", BASE)?;
     environment.add_template("content.html", PAGE)?;
     environment.get_template("base.html")?.render(context! {

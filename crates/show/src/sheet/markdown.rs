@@ -48,7 +48,9 @@ fn put<'a>(page: &mut String, parts: impl IntoIterator<Item = &'a Part>) {
             }
             Part::Table(one) => table(page, one),
             Part::Finding(one) => finding(page, one),
-            Part::Notes { notes } => list(page, notes.iter().map(|note| note.text.clone())),
+            Part::Notes { notes } | Part::List { notes, .. } => {
+                list(page, notes.iter().map(|note| note.text.clone()));
+            }
             Part::Code { text } => *page += &format!("\n{}", code(&lines(text))),
             Part::Folded { parts, .. } => put(page, parts),
             Part::Blank | Part::Line { .. } | Part::Lines { .. } | Part::Picture(_) => {}
@@ -80,7 +82,8 @@ fn finding(page: &mut String, one: &Finding) {
     let said = if one.change.is_empty() { &one.text } else { &one.change };
     paragraph(page, &format!("{} of {}: {said}", one.id, one.subject));
     if !one.commands.is_empty() {
-        *page += &format!("\n{}", code(&lines(&one.commands.join("\n"))));
+        let commands: Vec<String> = one.commands.iter().map(|one| line(one)).collect();
+        *page += &format!("\n{}", code(&commands.join("\n")));
     }
 }
 

@@ -2,10 +2,10 @@
 
 use tcptoll_core::sheet::{Cell, Finding, Forms, Note, Part, Parts, Room, Row, Sheet, Table, Tone};
 
+use crate::TextStyle;
 use crate::clean::{columns, line, shorten};
-use crate::layout::{Column, lay_out};
+use crate::layout::{Align, Column, lay_out};
 use crate::text::{TextPage, wrap_phrases};
-use crate::{TextStyle, clean};
 
 /// Columns of a label.
 const LABEL: usize = 14;
@@ -13,6 +13,9 @@ const LABEL: usize = 14;
 const NAMES_MAX: usize = 28;
 /// Columns of a cell, at most.
 const CELL_MAX: usize = 60;
+/// Columns of a bar, at least and at most.
+const BAR_MIN: usize = 6;
+const BAR_MAX: usize = 24;
 /// From so many columns on there is room for what is wide.
 const WIDE: usize = 110;
 
@@ -92,6 +95,7 @@ fn put<'a>(page: &mut TextPage, parts: impl IntoIterator<Item = &'a Part>) {
             Part::Picture(_) => {}
             Part::Finding(one) => finding(page, one),
             Part::Notes { notes } => notes.iter().for_each(|one| note(page, one)),
+            Part::List { label, notes, tone } => list(page, label, notes, *tone),
             Part::Code { text } => text.lines().for_each(|one| page.line(&line(one))),
             Part::Lines { heads, rows, tone } => {
                 heads.iter().for_each(|head| page.coloured(&line(head), *tone));
@@ -103,40 +107,68 @@ fn put<'a>(page: &mut TextPage, parts: impl IntoIterator<Item = &'a Part>) {
 }
 
 fn note(page: &mut TextPage, note: &Note) {
-    let about = if note.about.is_empty() { String::new() } else { format!("{}: ", note.about) };
     let tone = if note.bad { Tone::Doubt } else { Tone::Plain };
-    page.prose(2, &line(&format!("{about}{}", note.text)), tone);
+    page.prose(2, &said(note), tone);
+}
+
+fn said(note: &Note) -> String {
+    let about = if note.about.is_empty() { String::new() } else { format!("{}: ", note.about) };
+    line(&format!("{about}{}", note.text))
+}
+
+/// One command for several notes stands after the last of them.
+fn list(page: &mut TextPage, label: &str, notes: &[Note], tone: Tone) {
+    for (at, one) in notes.iter().enumerate() {
+        let label = if at == 0 { format!("  {}", line(label)) } else { String::new() };
+        page.labelled(&label, LABEL, &said(one), tone);
+        let next = notes.get(at + 1).map(|next| &next.command);
+        if !one.command.is_empty() && next != Some(&one.command) {
+            page.line(&format!("{}to examine: {}", " ".repeat(LABEL), line(&one.command)));
+        }
+    }
 }
 
 fn put_table(page: &mut TextPage, table: &Table) {
-    let rows: Vec<&[Cell]> = table
-        .rows
-        .iter()
-        .filter_map(|row| match row {
-            Row::Cells { cells, .. } => Some(cells.as_slice()),
-            Row::Group { .. } => None,
-        })
-        .collect();
+    let rows = table.rows.iter().filter_map(|row| match row {
+        Row::Cells { cells, marked } => Some((cells.as_slice(), *marked)),
+        Row::Group { .. } => None,
+    });
+    let (rows, marks): (Vec<&[Cell]>, Vec<bool>) = rows.unzip();
     if rows.is_empty() {
         return;
     }
     let wide = page.width() >= WIDE;
     let shown = |room: Room| room == Room::Always || room == Room::Wide && wide;
-    let columns = table.columns.iter().enumerate().filter(|(_, column)| shown(column.room));
-    let columns = columns.map(|(at, column)| Column {
-        head: column.head.clone(),
-        group: column.group.clone(),
-        gap: column.gap,
-        align: column.align,
-        cells: rows.iter().map(|row| cell(&row[at])).collect(),
-    });
-    page.table(&lay_out(columns.collect()), Tone::Dim);
+    let mut laid = Vec::new();
+    if marks.contains(&true) {
+        let arrows = marks.iter().map(|marked| if *marked { "→" } else { " " }.to_owned());
+        laid.push(Column::new("", Align::Left, arrows.collect()).gap(0));
+    }
+    for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| shown(column.room)) {
+        let before = lay_out(laid.clone()).width() + column.gap;
+        let room = page.width().saturating_sub(before).clamp(BAR_MIN, BAR_MAX);
+        laid.push(Column {
+            head: column.head.clone(),
+            group: column.group.clone(),
+            gap: column.gap,
+            align: column.align,
+            cells: rows.iter().map(|row| cell(&row[at], room)).collect(),
+        });
+    }
+    let mut lines = lay_out(laid);
+    lines.heads.retain(|head| !head.is_empty());
+    page.table(&lines, Tone::Dim);
     if let Some(note) = &table.note {
         page.prose(2, &line(note), Tone::Dim);
     }
 }
 
-fn cell(cell: &Cell) -> String {
+/// `room`: columns that a bar has.
+fn cell(cell: &Cell, room: usize) -> String {
+    if let (true, true, Some(share)) = (cell.text.is_empty(), cell.bar, cell.value) {
+        return "█"
+            .repeat(1 + (share.clamp(0.0, 100.0) / 100.0 * (room - 1) as f64).round() as usize);
+    }
     let small = if cell.small.is_empty() { String::new() } else { format!(" {}", cell.small) };
     shorten(&line(&format!("{}{small}", cell.text)), CELL_MAX)
 }
@@ -171,7 +203,7 @@ fn evidence(page: &mut TextPage, rows: &[[String; 2]]) {
     let width = widest.min(NAMES_MAX);
     for (at, [name, value]) in rows.iter().enumerate() {
         let label = if at == 0 { "  evidence" } else { "" };
-        let name = clean::shorten(&line(name), width);
+        let name = shorten(&line(name), width);
         let blanks = " ".repeat(width + 2 - columns(&name));
         let label = format!("{label:LABEL$}{name}{blanks}");
         page.labelled(&label, LABEL + width + 2, &line(value), Tone::Plain);

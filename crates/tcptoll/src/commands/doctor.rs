@@ -27,8 +27,11 @@ use tcptoll_lab::lab::LabError;
 use tcptoll_lab::lab::remote::{Agent, Hello, Part, Reach, SshAddress};
 use tcptoll_live::doctor::look::{Progress, examine};
 use tcptoll_live::doctor::rules::ids;
-use tcptoll_live::doctor::{Examination, Proof, ProofVerdict, diagnose};
+use tcptoll_live::doctor::{
+    Examination, Proof, ProofVerdict, diagnose, examination_sheet, proof_parts,
+};
 use tcptoll_live::watch::reader::Options;
+use tcptoll_show::sheet;
 
 /// How far an examination is.
 fn words(progress: &Progress) -> String {
@@ -70,8 +73,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     let mut examination = Examination::new(&machine, args.netns.as_deref(), findings);
     let examined = if examination.findings.is_empty() { Status::Met } else { Status::Missed };
     if args.format == Format::Text {
-        let text =
-            tcptoll_live::doctor::pages::examination_text(&examination, PROVABLE, screen::style());
+        let text = sheet::text(&examination_sheet(&examination, PROVABLE), screen::style());
         if !printed(&text, Format::Text) {
             return Ok(Status::NotStored);
         }
@@ -83,11 +85,8 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
         let stopped = || signal() != 0;
         let mut show = |proof: &Proof| {
             if args.format == Format::Text {
-                let text = format!(
-                    "\n{}",
-                    tcptoll_live::doctor::pages::proof_text(proof, screen::style())
-                );
-                stdout::text(&text)?;
+                let text = sheet::parts(&proof_parts(proof), screen::style());
+                stdout::text(&format!("\n{text}"))?;
             }
             Ok(())
         };
@@ -141,7 +140,8 @@ fn printed(text: &str, format: Format) -> bool {
 
 /// Writes the page; whether that went well.
 fn written(path: &Path, examination: &Examination) -> bool {
-    let page = tcptoll_live::doctor::pages::examination_html(examination, PROVABLE);
+    let page = examination_sheet(examination, PROVABLE);
+    let page = sheet::html(page, examination);
     let outcome = write_own(path, &page, Mark::Markup);
     if let Err(error) = &outcome {
         say(&format!("error: examined, but --html {} cannot be written: {error}", path.display()));

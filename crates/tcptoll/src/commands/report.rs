@@ -148,7 +148,7 @@ fn of_watch(args: &ReportArgs, path: &Path, record: &WatchRecord) -> anyhow::Res
     }
     if let Some(path) = &args.html {
         let page = watch_sheet(&watched, Some(&record.series(&review)?));
-        let page = sheet::html(&page.title.clone(), vec![(page, &review)]);
+        let page = sheet::html(page, &review);
         write("--html", path, &page, Mark::Markup)?;
     }
     if let Some(path) = &args.markdown {

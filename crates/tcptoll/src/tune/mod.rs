@@ -2,20 +2,20 @@
 //!
 //! The way: `load` (who comes, what they load) → `search` (what a worker weighs, stages, comparison, conclusion), which
 //! asks a `strategy` what to measure next (`narrowing` is ours, the other that of a document of 2016) → `found` →
-//! `--prove` on a server of the user's (`machine`, which also reads what it is like here) → `text` and `html`.
+//! `--prove` on a server of the user's (`machine`, which also reads what it is like here) → `sheet`, with its `picture`.
 //! `setting` is what is varied and what was measured of it, `snippet` a setting as configuration. Nothing of the
 //! user's is written but the files that were asked for.
 
 pub mod found;
-mod html;
 pub(crate) mod load;
 mod machine;
 pub(crate) mod narrowing;
+mod picture;
 mod search;
 pub mod setting;
+mod sheet;
 pub mod snippet;
 pub(crate) mod strategy;
-mod text;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
     }
     stored &= write(args, &found);
     let text = match args.format {
-        Format::Text => text::found_text(&found, screen::style()),
+        Format::Text => tcptoll_show::sheet::text(&sheet::found_sheet(&found), screen::style()),
         Format::Json => serde_json::to_string(&found)? + "\n",
     };
     stdout::print(&text, args.format)?;
@@ -449,7 +449,8 @@ fn write(args: &TuneArgs, found: &Found) -> bool {
         }
     };
     if let Some(path) = &args.html {
-        let page = html::found_html(found);
+        let page = sheet::found_sheet(found);
+        let page = tcptoll_show::sheet::html(page, found);
         stored &= put("--html", path, &page, Mark::Markup, args.quiet);
     }
     stored

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity};
-use tcptoll_live::doctor::pages::{examination_html, examination_text, proof_text};
 use tcptoll_live::doctor::{
     ConfigPosition, Examination, Listen, Machine, Program, Proof, ProofVerdict, ServerConfig,
-    Sourced, Upstream,
+    Sourced, Upstream, examination_sheet, proof_parts,
 };
 use tcptoll_live::watch::{ListenerState, Process, Rates};
-use tcptoll_show::TextStyle;
+use tcptoll_show::{TextStyle, sheet};
 
 use super::html::tags;
 use super::{coloured, in_snapshots, page, pretty};
@@ -200,7 +199,12 @@ fn found() -> Examination {
 }
 
 fn text_of(examination: &Examination, width: usize) -> String {
-    examination_text(examination, PROVABLE, TextStyle { colour: false, width })
+    sheet::text(&examination_sheet(examination, PROVABLE), TextStyle { colour: false, width })
+}
+
+fn page_of(examination: &Examination) -> String {
+    let page = examination_sheet(examination, PROVABLE);
+    sheet::html(page, examination)
 }
 
 #[test]
@@ -212,15 +216,15 @@ fn examinations_are_rendered_as_reviewed() {
             insta::assert_snapshot!(format!("doctor_{name}.80.txt"), text_of(&examination, 80));
             insta::assert_snapshot!(format!("doctor_{name}.150.txt"), text_of(&examination, 150));
             let style = TextStyle { colour: true, width: 80 };
-            let text = coloured(&examination_text(&examination, PROVABLE, style));
+            let text = coloured(&sheet::text(&examination_sheet(&examination, PROVABLE), style));
             insta::assert_snapshot!(format!("doctor_{name}.colour.txt"), text);
-            let page = examination_html(&examination, PROVABLE);
+            let page = page_of(&examination);
             insta::assert_snapshot!(format!("doctor_{name}.html"), page::body(&page));
             let json = serde_json::to_string(&examination).unwrap();
             insta::assert_snapshot!(format!("doctor_{name}.json"), pretty::json(&json));
         }
         let style = TextStyle { colour: false, width: 80 };
-        insta::assert_snapshot!("doctor_proof.txt", proof_text(&proof(), style));
+        insta::assert_snapshot!("doctor_proof.txt", sheet::parts(&proof_parts(&proof()), style));
     });
 }
 
@@ -243,7 +247,7 @@ fn a_hostile_machine_steers_neither_the_terminal_nor_the_page() {
     let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
     assert_eq!(text.chars().find(|&c| odd(c)), None, "{text}");
     assert!(text.contains("{{ view }}"), "what is harmless is shown as it is");
-    let page = examination_html(&examination, PROVABLE);
+    let page = page_of(&examination);
     // The data are as they were read.
     assert_eq!(page::body(&page).chars().find(|&c| odd(c)), None);
     let scripts = tags(&page).into_iter().filter(|tag| tag.starts_with("script")).count();
@@ -254,7 +258,7 @@ fn a_hostile_machine_steers_neither_the_terminal_nor_the_page() {
 #[test]
 fn every_element_of_the_page_is_closed_in_order() {
     for examination in [nothing(), unread(), found(), hostile()] {
-        let page = examination_html(&examination, PROVABLE);
+        let page = page_of(&examination);
         let mut open: Vec<&str> = Vec::new();
         for tag in tags(&page) {
             let element = tag.split([' ', '\n', '/']).next().unwrap();
@@ -271,17 +275,18 @@ fn every_element_of_the_page_is_closed_in_order() {
 #[test]
 fn the_page_has_the_examination_as_data() {
     let examination = hostile();
-    let page = examination_html(&examination, PROVABLE);
+    let page = page_of(&examination);
     let data = page.split_once("id=\"summary\">").unwrap().1.split_once("</script>").unwrap().0;
     let read: Examination = serde_json::from_str(data).unwrap();
     assert_eq!(read, examination);
 }
 
 #[test]
-fn a_finding_that_was_proven_shows_its_verdict_in_the_place_of_the_command() {
-    let page = examination_html(&found(), PROVABLE);
+fn a_finding_that_was_proven_shows_its_verdict_and_how_to_repeat_it() {
+    let page = page_of(&found());
     assert!(page.contains("Proof: shown."));
-    assert!(!page.contains("proof in the lab: <code>tcptoll doctor --prove accept-queue-full"));
-    assert!(page.contains("proof in the lab: <code>tcptoll doctor --prove close-race"));
+    for finding in ["accept-queue-full", "close-race"] {
+        assert!(page.contains(&format!("prove: <code>tcptoll doctor --prove {finding}")));
+    }
     assert!(!page.contains("--prove retransmissions"), "the lab cannot hold it");
 }

@@ -42,7 +42,7 @@ fn watch_markdown(watched: &Watched<'_>) -> String {
 
 fn watch_html(watched: &Watched<'_>, series: &Series) -> String {
     let page = watch_sheet(watched, Some(series));
-    sheet::html(&page.title.clone(), vec![(page, watched.review)])
+    sheet::html(page, watched.review)
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use tcptoll_core::printable::shell_argument;
-use tcptoll_core::sheet::{Finding, Forms, Note, Part, Parts, Picture, Sheet, Table, Tone};
+use tcptoll_core::sheet::{Forms, Note, Part, Parts, Picture, Sheet, Table, Tone};
 use tcptoll_show::number;
 use tcptoll_show::number::whole;
 
 use super::chart::{anchor, timeline};
 use super::{Dated, pictures, tables};
-use crate::diagnosis::Severity;
+use crate::diagnosis::{Severity, article};
 use crate::watch::{Episode, Review, Series};
 
 /// Subjects of a cause on the page, at most.
@@ -19,14 +19,13 @@ const SUBJECTS_MAX: usize = 20;
 pub(super) fn build(view: &Dated<'_>, record: Option<&Path>, series: Option<&Series>) -> Sheet {
     let review = view.review;
     let answer = tables::answer(view);
-    let doubt = |text| Note::new(text, false);
     let mut sheet = Sheet {
         title: format!("tcptoll watch: {}", answer[0]),
         kicker: "tcptoll watch".to_owned(),
         question: "What was wrong with the connections of this machine, and when?".to_owned(),
         answer,
         tone: Tone::Strong,
-        doubts: tables::doubts(view).into_iter().map(doubt).collect(),
+        doubts: tables::doubts(view).into_iter().map(Note::from).collect(),
         place: tables::place(view),
         record: record.map(|record| record.display().to_string()),
         file_name: "tcptoll-watch.json".to_owned(),
@@ -93,9 +92,10 @@ fn episodes(parts: &mut Parts, view: &Dated<'_>) {
         let when = if tables::at_one_look(one) {
             format!("{from}, at one look")
         } else {
-            let (until, end) = match one.ongoing {
-                true => ("until the ", tables::RECORD_END.to_owned()),
-                false => ("to ", view.at(one.to_s)),
+            let (until, end) = if one.ongoing {
+                ("until the ", tables::RECORD_END.to_owned())
+            } else {
+                ("to ", view.at(one.to_s))
             };
             let span = number::duration(one.to_s - one.from_s);
             let lasted = number::duration(one.active_s);
@@ -178,23 +178,12 @@ fn causes(parts: &mut Parts, review: &Review) {
         parts.put(Forms::PAGE, Part::heading("Causes and fixes"));
     }
     for (at, one) in shown.iter().enumerate() {
-        let fix = one.fix.clone().unwrap_or_default();
         let is_first = !shown[..at].iter().any(|before| before.id == one.id);
-        let words = [("effect", fix.effect), ("risk", fix.risk), ("undo", fix.undo)];
-        let words = words.into_iter().filter(|(_, text)| !text.is_empty());
-        let finding = Finding {
-            anchor: if is_first { anchor(one) } else { String::new() },
-            severity: one.severity.word().to_owned(),
-            problem: one.severity == Severity::Problem,
-            id: one.id.clone(),
-            subject: one.subject.clone(),
-            text: one.text.clone(),
-            change: fix.change,
-            commands: fix.commands,
-            words: words.map(|(name, text)| [name.to_owned(), text]).collect(),
-            more: vec![["explain".to_owned(), format!("tcptoll explain {}", one.id)]],
-            ..Finding::default()
-        };
+        let about = [&one.id, &one.subject, &one.text];
+        let mut finding = article(one.severity, about, one.fix.as_ref());
+        if is_first {
+            finding.anchor = anchor(one);
+        }
         parts.put(Forms::PAGE, Part::Finding(Box::new(finding)));
     }
 }

@@ -142,7 +142,7 @@ fn markdown(summary: &Run) -> Vec<Part> {
     let mut passages = [md::part(summary, "took"), md::part(summary, "deaths")].concat();
     let notes: Vec<String> = notes(&summary.arms).into_iter().map(|note| note.text).collect();
     if !notes.is_empty() {
-        passages.push(Part::list(notes));
+        passages.push(Part::notes(notes));
     }
     if trade(summary).is_some() {
         passages.extend(md::part(summary, "trade"));
