@@ -1,27 +1,9 @@
-//! Which characters of a summary reach the reader? Names, errors and banners may come from a
-//! hostile peer, so one place cleans all of them before any report looks at them.
-//!
-//! Escaping for HTML is not done here: the template engine does it, and `svg` for pictures.
+//! Which characters reach the reader, and how many columns do they take? Names, errors and banners may come from a
+//! hostile peer, so whatever writes a form cleans them. Escaping for HTML is done in `sheet` and `svg`.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub use tcptoll_core::printable::{copy, line, lines};
-use tcptoll_core::record::Summary;
-
-/// A copy whose every string and key is without control and direction characters.
-///
-/// Errors: a figure that is not a number cannot be represented, so there is no copy.
-pub fn summary(summary: &Summary) -> Result<Summary, serde_json::Error> {
-    copy(summary)
-}
-
-/// What to say when [`summary`] failed.
-pub fn cannot_show(error: &serde_json::Error) -> String {
-    let reason = line(&error.to_string());
-    format!(
-        "error: the summary cannot be shown: a figure in it is missing or not a number ({reason})"
-    )
-}
+pub use tcptoll_core::printable::{line, lines};
 
 /// Columns that `text` takes on a terminal.
 pub fn columns(text: &str) -> usize {
@@ -32,8 +14,9 @@ pub fn columns(text: &str) -> usize {
 ///
 /// The middle goes because names of arms differ at their beginning or at their end.
 pub fn shorten(text: &str, width: usize) -> String {
-    if columns(text) <= width {
-        return text.to_owned();
+    let text = line(text);
+    if columns(&text) <= width {
+        return text;
     }
     let room = width.saturating_sub(1);
     let tail_room = room * 3 / 5;

@@ -461,7 +461,7 @@ mod tests {
         let reports = crate::Reports { specs: Specs(&[&SAMPLE]), own: &[] };
         let arms = vec![Arm::default()];
         let experiment = SAMPLE.name.to_owned();
-        let summary = reports.cleaned(Summary { experiment, arms, ..Summary::default() });
+        let summary = reports.run(Summary { experiment, arms, ..Summary::default() });
         let table = of_figures(&summary, &figures::primary(&summary), Form::Text);
         let heads: Vec<String> = table
             .parts

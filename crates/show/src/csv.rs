@@ -82,7 +82,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The table of a cleaned summary.
+/// The table of a run.
 pub fn render(summary: &Run) -> String {
     let tables = columns::tables(summary, Form::Csv);
     let tables: Vec<Table> = std::iter::once(columns::counted(summary)).chain(tables).collect();
@@ -96,7 +96,7 @@ pub fn render(summary: &Run) -> String {
         .collect();
     let heads = BEFORE.iter().map(|head| (*head).to_owned());
     let heads = heads
-        .chain(factors.iter().map(|factor| format!("factor_{factor}")))
+        .chain(factors.iter().map(|factor| guarded(&format!("factor_{factor}"))))
         .chain(AFTER.iter().map(|head| (*head).to_owned()));
     let rows = summary
         .arms
@@ -127,11 +127,6 @@ pub fn render(summary: &Run) -> String {
     write(lines)
 }
 
-/// A table that says why there is none.
-pub fn cannot_show(error: &serde_json::Error) -> String {
-    write([vec!["error".to_owned()], vec![clean::cannot_show(error)]].into_iter())
-}
-
 pub fn write(lines: impl Iterator<Item = Vec<String>>) -> String {
     let mut writer = WriterBuilder::new().from_writer(Vec::new());
     for line in lines {
@@ -143,9 +138,10 @@ pub fn write(lines: impl Iterator<Item = Vec<String>>) -> String {
 
 /// Text that a spreadsheet would run as a formula gets an apostrophe; numbers stay what they are.
 pub fn guarded(text: &str) -> String {
+    let text = clean::line(text);
     let formula = text.trim_start().starts_with(['=', '+', '-', '@']);
     let number = text.parse::<f64>().is_ok_and(f64::is_finite);
-    if formula && !number { format!("'{text}") } else { text.to_owned() }
+    if formula && !number { format!("'{text}") } else { text }
 }
 
 fn level(value: &Value) -> String {

@@ -5,7 +5,7 @@
 pub use tcptoll_core::sheet::Align;
 use tcptoll_core::sheet::{Part, Tone};
 
-use crate::clean::columns;
+use crate::clean::{columns, line};
 
 /// One column with its cells, a cell per row.
 #[derive(Clone, Debug)]
@@ -42,8 +42,11 @@ impl Column {
         self
     }
 
-    /// Brings all cells to one width.
+    /// Cleans all cells and brings them to one width.
     fn settle(&mut self) {
+        for cell in &mut self.cells {
+            *cell = line(cell);
+        }
         if self.align == Align::Point {
             let after = |cell: &str| cell.find('.').map_or(0, |at| columns(&cell[at..]));
             let most = self.cells.iter().map(|cell| after(cell)).max().unwrap_or(0);

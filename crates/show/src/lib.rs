@@ -2,8 +2,8 @@
 //! goes out.
 //!
 //! Nothing here measures, reads a file or knows the time, so the same summary always gives the same
-//! bytes. Every string of a summary may come from a peer and is cleaned before it is shown
-//! (`clean`). Read `columns` for what is said of an arm, `text` and `html` for how.
+//! bytes. Every string of a summary may come from a peer: what writes a form cleans it (`sheet`, `svg`, `csv`).
+//! Read `columns` for what is said of an arm, `text` and `html` for how.
 //!
 //! It names no experiment: `run::Reports`, which the caller hands in, has their descriptions and, behind the optional
 //! functions of `run::Own`, what each shows of its own. An experiment needs neither tables nor `Own`: it is shown by its
@@ -31,7 +31,7 @@ pub mod text;
 
 use std::path::Path;
 
-use tcptoll_core::record::{Comparison, Summary, WarningEntry};
+use tcptoll_core::record::Summary;
 use tcptoll_core::sheet::{Note, Sheet, Tone};
 
 pub use self::clean::ascii;
@@ -73,35 +73,13 @@ impl Default for TextStyle {
     }
 }
 
-/// Two runs, and what their rounds allow one to say of A against B.
-#[derive(Clone, Copy, Debug)]
-pub struct Between<'a> {
-    /// The run of the numerator.
-    pub a: &'a Summary,
-    /// The run of the denominator.
-    pub b: &'a Summary,
-    /// What the reader calls A: the file's name.
-    pub a_name: &'a str,
-    /// What the reader calls B.
-    pub b_name: &'a str,
-    /// A over B, for arms and metrics that both have.
-    pub comparisons: &'a [Comparison],
-    /// Doubts about comparing the two.
-    pub warnings: &'a [WarningEntry],
-}
-
 impl Reports {
     /// What there is to see of a run.
     ///
-    /// `record` is where it is kept, which is shown and not opened; `width` the columns of a terminal. Errors: a
-    /// figure that is not a number cannot be represented, so there is nothing to show.
-    pub fn sheet(
-        &self,
-        summary: &Summary,
-        record: Option<&Path>,
-        width: usize,
-    ) -> Result<Sheet, serde_json::Error> {
-        let run = self.run(summary)?;
+    /// `record` is where it is kept, which is shown and not opened; `width` the columns of a terminal.
+    #[must_use]
+    pub fn sheet(&self, summary: &Summary, record: Option<&Path>, width: usize) -> Sheet {
+        let run = self.run(summary.clone());
         let study = run.study.as_ref().map(|study| format!(" · study {study}"));
         let doubts = findings::verdict_on_run(&run).into_iter();
         let mut sheet = Sheet {
@@ -125,7 +103,7 @@ impl Reports {
         text::put(&mut sheet, &run, width.max(60));
         markdown::put(&mut sheet, &run);
         html::put(&mut sheet, &run);
-        Ok(sheet)
+        sheet
     }
 
     /// The run for a terminal: the answer, the figures, the doubts, what to do next.
@@ -133,10 +111,7 @@ impl Reports {
     /// The text ends with a line feed and holds no control character of the summary's own.
     #[must_use]
     pub fn text(&self, summary: &Summary, record: Option<&Path>, style: TextStyle) -> String {
-        match self.sheet(summary, record, style.width) {
-            Ok(sheet) => sheet::text(&sheet, style),
-            Err(error) => format!("{}\n", clean::cannot_show(&error)),
-        }
+        sheet::text(&self.sheet(summary, record, style.width), style)
     }
 
     /// The run as one self-contained HTML file: no network, light and dark, for screens and paper.
@@ -150,31 +125,28 @@ impl Reports {
     /// Why a run is invalid, a sentence each; none of a valid one.
     #[must_use]
     pub fn invalid(&self, summary: &Summary) -> Vec<String> {
-        self.run(summary).map_or_else(|_| Vec::new(), |clean| findings::invalid(&clean, clean.own))
+        let run = self.run(summary.clone());
+        findings::invalid(&run, run.own)
     }
 
     /// Several runs as one such file, with a table of contents. Their summaries are `summary-1`, `summary-2`, ….
     #[must_use]
     pub fn html_of(&self, summaries: &[&Summary]) -> String {
-        let made = summaries.iter().map(|one| Ok((self.sheet(one, None, 80)?, *one)));
-        match made.collect::<Result<Vec<_>, serde_json::Error>>() {
-            Ok(sheets) => {
-                let title = match sheets.as_slice() {
-                    [(sheet, _)] => sheet.title.clone(),
-                    all => format!("{} answers · tcptoll", all.len()),
-                };
-                sheet::html_of(&title, sheets)
-            }
-            Err(error) => sheet::cannot_show(&error),
-        }
+        let sheets: Vec<(Sheet, &Summary)> =
+            summaries.iter().map(|one| (self.sheet(one, None, 80), *one)).collect();
+        let title = match sheets.as_slice() {
+            [(sheet, _)] => sheet.title.clone(),
+            all => format!("{} answers · tcptoll", all.len()),
+        };
+        sheet::html_of(&title, sheets)
     }
 
     /// The picture that the HTML report begins with, as one SVG file in light and dark.
     ///
-    /// Errors: a sentence, if the run has no picture or cannot be shown.
+    /// Errors: a sentence, if the run has no picture.
     pub fn svg(&self, summary: &Summary) -> Result<String, String> {
-        let clean = self.run(summary).map_err(|error| clean::cannot_show(&error))?;
-        html::picture(&clean).ok_or_else(|| "too little was measured for a picture".to_owned())
+        html::picture(&self.run(summary.clone()))
+            .ok_or_else(|| "too little was measured for a picture".to_owned())
     }
 
     /// The run as one tidy CSV table, to draw its figures again or to reckon with.
@@ -200,52 +172,17 @@ impl Reports {
     /// None:    an empty cell.
     ///
     /// Each factor is a column `factor_NAME`. Text that a spreadsheet would take for a formula begins
-    /// with an apostrophe. Errors: a summary that cannot be shown gives a table that says so.
+    /// with an apostrophe.
     #[must_use]
     pub fn csv(&self, summary: &Summary) -> String {
-        match self.run(summary) {
-            Ok(clean) => csv::render(&clean),
-            Err(error) => csv::cannot_show(&error),
-        }
+        csv::render(&self.run(summary.clone()))
     }
 
     /// The run as GitHub-flavoured Markdown, to paste into an issue: the answer, arms, comparisons,
     /// warnings, and how it was run.
     #[must_use]
     pub fn markdown(&self, summary: &Summary) -> String {
-        match self.sheet(summary, None, 80) {
-            Ok(sheet) => sheet::markdown(&sheet),
-            Err(error) => format!("{}\n", clean::cannot_show(&error)),
-        }
-    }
-
-    /// Two runs for a terminal: what moved, what differs between the machines, each arm of both.
-    ///
-    /// As `text()`, it ends with a line feed and holds no control character of the summaries' own.
-    #[must_use]
-    pub fn between(&self, view: &Between<'_>, style: TextStyle) -> String {
-        let cleaned = || {
-            let a = self.run(view.a)?;
-            let b = self.run(view.b)?;
-            let comparisons: Vec<Comparison> = clean::copy(&view.comparisons.to_vec())?;
-            let warnings: Vec<WarningEntry> = clean::copy(&view.warnings.to_vec())?;
-            Ok((a, b, comparisons, warnings))
-        };
-        match cleaned() {
-            Ok((a, b, comparisons, warnings)) => {
-                let (a_name, b_name) = (clean::line(view.a_name), clean::line(view.b_name));
-                let runs = text::Runs {
-                    a: &a,
-                    b: &b,
-                    a_name: &a_name,
-                    b_name: &b_name,
-                    comparisons: &comparisons,
-                    warnings: &warnings,
-                };
-                sheet::text(&text::between(&runs, style.width.max(60)), style)
-            }
-            Err(error) => format!("{}\n", clean::cannot_show(&error)),
-        }
+        sheet::markdown(&self.sheet(summary, None, 80))
     }
 }
 

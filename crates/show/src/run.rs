@@ -1,4 +1,4 @@
-//! A run as reports see it: its cleaned summary, what is known of its experiment, and what that one shows beyond
+//! A run as reports see it: its summary, what is known of its experiment, and what that one shows beyond
 //! its tables.
 //!
 //! [`Own`] is the interface between common code, which names no experiment, and experiments, each of which fills in
@@ -9,7 +9,6 @@ use std::ops::Deref;
 use tcptoll_core::experiment::spec::{Spec, Specs};
 use tcptoll_core::record::{Arm, Summary};
 
-use crate::clean;
 use crate::own::{Answer, Failed, Picture};
 use tcptoll_core::sheet::Part;
 
@@ -115,13 +114,9 @@ pub struct Run {
 }
 
 impl Reports {
-    /// Errors: a figure that is not a number cannot be represented, so there is nothing to show.
-    pub fn run(&self, summary: &Summary) -> Result<Run, serde_json::Error> {
-        Ok(self.cleaned(clean::summary(summary)?))
-    }
-
-    /// The run of a summary that is clean.
-    pub fn cleaned(&self, summary: Summary) -> Run {
+    /// The run of a summary.
+    #[must_use]
+    pub fn run(&self, summary: Summary) -> Run {
         let own = self.own.iter().find(|(name, _)| *name == summary.experiment);
         Run { specs: self.specs, own: own.map_or(&NONE, |(_, own)| own), summary }
     }
@@ -146,6 +141,6 @@ impl Deref for Run {
 impl From<Summary> for Run {
     /// Of an experiment that nobody described.
     fn from(summary: Summary) -> Self {
-        Reports { specs: Specs(&[]), own: &[] }.cleaned(summary)
+        Reports { specs: Specs(&[]), own: &[] }.run(summary)
     }
 }

@@ -476,7 +476,7 @@ mod tests {
     }
 
     fn run(arms: Vec<Arm>) -> Run {
-        REPORTS.cleaned(Summary { experiment: "accept-queue".into(), arms, ..Summary::default() })
+        REPORTS.run(Summary { experiment: "accept-queue".into(), arms, ..Summary::default() })
     }
 
     fn texts(table: &Table) -> Vec<Vec<&str>> {

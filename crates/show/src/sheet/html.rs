@@ -34,7 +34,7 @@ pub fn html_of<T: Serialize>(title: &str, sheets: Vec<(Sheet, &T)>) -> String {
             render(title, sheets.into_iter().map(|(sheet, _)| shown(sheet)).collect(), &jsons)
                 .unwrap_or_else(|error| error_page(&error.to_string()))
         }
-        Err(error) => cannot_show(&error),
+        Err(error) => error_page(&error.to_string()),
     }
 }
 
@@ -90,11 +90,6 @@ fn json_in_script(json: &str) -> String {
         .replace('&', "\\u0026")
         .replace('\u{2028}', "\\u2028")
         .replace('\u{2029}', "\\u2029")
-}
-
-/// A page that says why there is no report.
-pub fn cannot_show(error: &serde_json::Error) -> String {
-    error_page(&clean::cannot_show(error))
 }
 
 /// A page of one sentence.

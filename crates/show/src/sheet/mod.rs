@@ -4,6 +4,6 @@ mod html;
 mod markdown;
 mod text;
 
-pub use html::{cannot_show, html, html_of};
+pub use html::{html, html_of};
 pub use markdown::markdown;
 pub use text::{parts, text};

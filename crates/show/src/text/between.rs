@@ -8,21 +8,33 @@ use super::{Draft, wrap_phrases};
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
 use crate::run::{NONE, Run};
-use crate::{clean, effect, figures, findings, rounds};
+use crate::{TextStyle, clean, effect, figures, findings, rounds};
 use tcptoll_core::sheet::{Forms, Note, Sheet, Tone};
 
-/// Two cleaned runs, and what is said of them.
-pub struct Runs<'a> {
+/// Two runs, and what their rounds allow one to say of A against B.
+pub struct Between<'a> {
+    /// The run of the numerator.
     pub a: &'a Run,
+    /// The run of the denominator.
     pub b: &'a Run,
+    /// What the reader calls A: the file's name.
     pub a_name: &'a str,
+    /// What the reader calls B.
     pub b_name: &'a str,
+    /// A over B, for arms and metrics that both have.
     pub comparisons: &'a [Comparison],
+    /// Doubts about comparing the two.
     pub warnings: &'a [WarningEntry],
 }
 
+/// Two runs for a terminal: what moved, what differs between the machines, each arm of both.
+#[must_use]
+pub fn text(runs: &Between<'_>, style: TextStyle) -> String {
+    crate::sheet::text(&sheet(runs, style.width.max(60)), style)
+}
+
 /// What there is to see of two runs, for a terminal of this width.
-pub fn sheet(runs: &Runs<'_>, width: usize) -> Sheet {
+fn sheet(runs: &Between<'_>, width: usize) -> Sheet {
     let mut sheet =
         Sheet { answer: [answer(runs), String::new()], tone: Tone::Strong, ..Sheet::default() };
     let mut page = Draft { parts: Vec::new(), width };
@@ -48,7 +60,7 @@ pub fn sheet(runs: &Runs<'_>, width: usize) -> Sheet {
 }
 
 /// Which run is A and which is B.
-fn names(page: &mut Draft, runs: &Runs<'_>) {
+fn names(page: &mut Draft, runs: &Between<'_>) {
     for (letter, name, run) in [("A", runs.a_name, runs.a), ("B", runs.b_name, runs.b)] {
         let mut words = vec![run.experiment.clone()];
         words.extend(run.study.clone());
@@ -69,7 +81,7 @@ fn names(page: &mut Draft, runs: &Runs<'_>) {
 }
 
 /// How many comparisons went which way, in a sentence.
-fn answer(runs: &Runs<'_>) -> String {
+fn answer(runs: &Between<'_>) -> String {
     if runs.comparisons.is_empty() {
         return "The two runs have no arm and metric in common, so there is nothing to compare."
             .to_owned();
@@ -113,7 +125,7 @@ fn answer(runs: &Runs<'_>) -> String {
 }
 
 /// What differs between the machines and the commands.
-fn differences(page: &mut Draft, runs: &Runs<'_>) {
+fn differences(page: &mut Draft, runs: &Between<'_>) {
     let (a, b) = (facts(runs.a), facts(runs.b));
     let rows: Vec<(&str, &str, &str)> = a
         .iter()
@@ -222,7 +234,7 @@ fn place(run: &Run) -> String {
 }
 
 /// Both values of each arm, ratio, interval and verdict; a table per metric.
-fn tables(page: &mut Draft, runs: &Runs<'_>) {
+fn tables(page: &mut Draft, runs: &Between<'_>) {
     let mut metrics: Vec<&str> = Vec::new();
     for c in runs.comparisons {
         if !metrics.contains(&c.metric.as_str()) {
@@ -250,7 +262,7 @@ fn tables(page: &mut Draft, runs: &Runs<'_>) {
     page.prose(2, &note, Tone::Dim);
 }
 
-fn table(page: &mut Draft, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
+fn table(page: &mut Draft, runs: &Between<'_>, metric: &str, rows: &[&Comparison]) {
     let names: Vec<&str> = rows.iter().map(|c| c.a.as_str()).collect();
     let column = |run: &Run, name: fn(&Comparison) -> &str| -> Vec<String> {
         let figure = |c: &&Comparison| {

@@ -8,7 +8,7 @@ mod comparisons;
 use std::borrow::Cow;
 
 pub use self::arms::{named_table, table};
-pub use self::between::{Runs, sheet as between};
+
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{ABSENT, Estimate};
 use crate::run::Run;

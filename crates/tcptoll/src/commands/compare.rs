@@ -18,7 +18,8 @@ use tcptoll_measure::record::Record;
 use tcptoll_measure::runner;
 use tcptoll_measure::runner::MergeOptions;
 use tcptoll_measure::runner::Schedule;
-use tcptoll_show::{Between, printable_line};
+use tcptoll_show::printable_line;
+use tcptoll_show::text::between::Between;
 
 /// One of the two.
 struct Side {
@@ -118,14 +119,14 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
         }
         Format::Text => {
             let view = Between {
-                a: &a.summary,
-                b: &b.summary,
+                a: &REPORTS.run(a.summary.clone()),
+                b: &REPORTS.run(b.summary.clone()),
                 a_name: &a.name,
                 b_name: &b.name,
                 comparisons: &comparisons,
                 warnings: &warnings,
             };
-            let text = REPORTS.between(&view, screen::style());
+            let text = tcptoll_show::text::between::text(&view, screen::style());
             if comparisons.iter().any(|comparison| comparison.ci95.is_some()) {
                 text
             } else {

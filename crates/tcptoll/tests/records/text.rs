@@ -5,7 +5,8 @@ use std::path::Path;
 use super::{HOSTILE, all, in_snapshots, load};
 use tcptoll_core::record::{Comparison, Resolved, Round, Summary, Verdict, WarningEntry};
 use tcptoll_measure::experiments::REPORTS;
-use tcptoll_show::{Between, TextStyle};
+use tcptoll_show::TextStyle;
+use tcptoll_show::text::between::{self, Between};
 
 const RECORD: &str = "/home/me/.local/share/tcptoll/connect-20261121-2104.jsonl";
 
@@ -163,15 +164,15 @@ fn two_runs() {
         text: "B ran while the machine was busy: load 3.1".into(),
     }];
     let view = Between {
-        a: &a,
-        b: &b,
+        a: &REPORTS.run(a.clone()),
+        b: &REPORTS.run(b.clone()),
         a_name: "keep-alive-20261121.jsonl",
         b_name: "keep-alive-20261122.jsonl",
         comparisons: &comparisons,
         warnings: &warnings,
     };
     in_snapshots()
-        .bind(|| insta::assert_snapshot!("two_runs", REPORTS.between(&view, TextStyle::default())));
+        .bind(|| insta::assert_snapshot!("two_runs", between::text(&view, TextStyle::default())));
 }
 
 #[test]
@@ -185,14 +186,14 @@ fn a_quantile_of_two_runs_is_not_called_a_mean() {
         ..Comparison::default()
     };
     let view = Between {
-        a: &run,
-        b: &run,
+        a: &REPORTS.run(run.clone()),
+        b: &REPORTS.run(run.clone()),
         a_name: "a.jsonl",
         b_name: "b.jsonl",
         comparisons: &[c],
         warnings: &[],
     };
-    let text = REPORTS.between(&view, TextStyle::default());
+    let text = between::text(&view, TextStyle::default());
     assert!(text.contains("A / B") && !text.contains("A mean"), "{text}");
 }
 
@@ -235,20 +236,27 @@ fn what_has_no_interval_has_a_dash_that_is_explained() {
 #[test]
 fn two_runs_of_one_machine_say_so_and_hostile_ones_stay_text() {
     let (a, _, _) = another_day();
-    let same = Between { a: &a, b: &a, a_name: "a", b_name: "b", comparisons: &[], warnings: &[] };
-    let text = REPORTS.between(&same, TextStyle::default());
+    let same = Between {
+        a: &REPORTS.run(a.clone()),
+        b: &REPORTS.run(a.clone()),
+        a_name: "a",
+        b_name: "b",
+        comparisons: &[],
+        warnings: &[],
+    };
+    let text = between::text(&same, TextStyle::default());
     assert!(text.contains("Same machine, kernel and version"), "{text}");
     assert!(text.contains("nothing to compare"), "{text}");
     let hostile = load("hostile");
     let view = Between {
-        a: &hostile,
-        b: &a,
+        a: &REPORTS.run(hostile.clone()),
+        b: &REPORTS.run(a.clone()),
         a_name: "\u{1b}[2J\n<img",
         comparisons: &hostile.comparisons,
         warnings: &hostile.warnings,
         ..same
     };
-    let text = REPORTS.between(&view, TextStyle::default());
+    let text = between::text(&view, TextStyle::default());
     let bad = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
     assert!(!text.chars().any(bad), "{text:?}");
 }
@@ -262,8 +270,15 @@ fn two_runs_against_two_addresses_of_one_name_say_so() {
         summary
     };
     let [a, b] = ["192.0.2.1", "192.0.2.2"].map(at);
-    let view = Between { a: &a, b: &b, a_name: "a", b_name: "b", comparisons: &[], warnings: &[] };
-    let text = REPORTS.between(&view, TextStyle::default());
+    let view = Between {
+        a: &REPORTS.run(a.clone()),
+        b: &REPORTS.run(b.clone()),
+        a_name: "a",
+        b_name: "b",
+        comparisons: &[],
+        warnings: &[],
+    };
+    let text = between::text(&view, TextStyle::default());
     let row = text.lines().find(|line| line.trim_start().starts_with("addresses")).unwrap();
     assert!(row.contains("is 192.0.2.1") && row.contains("is 192.0.2.2"), "{row}");
 }

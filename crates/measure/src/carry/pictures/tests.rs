@@ -48,7 +48,7 @@ fn windowed(levels: &[(&str, &str)], window: f64) -> Arm {
 }
 
 fn summary_of(experiment: &str, arms: Vec<Arm>) -> Run {
-    REPORTS.cleaned(Summary { experiment: experiment.into(), arms, ..Summary::default() })
+    REPORTS.run(Summary { experiment: experiment.into(), arms, ..Summary::default() })
 }
 
 fn windows() -> Run {

@@ -507,7 +507,7 @@ mod tests {
     }
 
     fn of_arms(arms: Vec<Arm>) -> Run {
-        REPORTS.cleaned(Summary { arms, ..Summary::default() })
+        REPORTS.run(Summary { arms, ..Summary::default() })
     }
 
     #[test]

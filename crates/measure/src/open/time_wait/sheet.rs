@@ -548,7 +548,7 @@ mod tests {
 
     fn summary(arms: Vec<Arm>) -> Run {
         let experiment = "time-wait".to_owned();
-        REPORTS.cleaned(Summary { arms, experiment, ..Summary::default() })
+        REPORTS.run(Summary { arms, experiment, ..Summary::default() })
     }
 
     #[test]

@@ -280,7 +280,7 @@ mod tests {
         };
         let mut arm = Arm { name: "<arm>".to_owned(), ..Arm::default() };
         arm.own.page = Some(Box::new(loads));
-        REPORTS.cleaned(Summary { arms: vec![arm], ..Summary::default() })
+        REPORTS.run(Summary { arms: vec![arm], ..Summary::default() })
     }
 
     fn text(summary: &Run, width: usize) -> String {

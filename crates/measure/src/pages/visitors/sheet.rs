@@ -467,7 +467,7 @@ mod tests {
     }
 
     fn summary(arms: Vec<Arm>) -> Run {
-        REPORTS.cleaned(Summary { experiment: "visitors".to_owned(), arms, ..Summary::default() })
+        REPORTS.run(Summary { experiment: "visitors".to_owned(), arms, ..Summary::default() })
     }
 
     #[test]

@@ -485,7 +485,7 @@ mod tests {
         assert!(text.ends_with("· 4 with 4 other statuses"), "{text}");
         // Of several arms only those that need it.
         let one = with(&[("200", 60)]);
-        let run = |arms| REPORTS.cleaned(Summary { arms, ..Summary::default() });
+        let run = |arms| REPORTS.run(Summary { arms, ..Summary::default() });
         let lines = |arms: Vec<Arm>| responses(&run(arms), 80).len();
         assert_eq!(lines(vec![one.clone()]), 2);
         assert_eq!((lines(vec![one.clone(), one.clone()]), lines(vec![one, two])), (0, 2));

@@ -535,7 +535,7 @@ mod tests {
     }
 
     fn run(arms: Vec<Arm>) -> Run {
-        REPORTS.cleaned(Summary { experiment: "worker-pool".into(), arms, ..Summary::default() })
+        REPORTS.run(Summary { experiment: "worker-pool".into(), arms, ..Summary::default() })
     }
 
     fn lines(parts: Vec<Part>) -> Vec<String> {
