@@ -15,17 +15,17 @@ use crate::run::{Own, Run};
 
 /// A table as a run shows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub(crate) struct RunTable {
     /// Names it among the tables of its form.
     pub id: &'static str,
     /// Heading above it; may be empty.
     pub title: &'static str,
     /// Groups of columns that stay together.
-    pub parts: Vec<Vec<Column>>,
+    pub parts: Vec<Vec<RunColumn>>,
     has: fn(&Arm) -> bool,
 }
 
-impl Table {
+impl RunTable {
     /// Arms with a row in it, each with its place.
     pub(crate) fn arms<'a>(&self, summary: &'a Run) -> Vec<(usize, &'a Arm)> {
         summary.arms.iter().enumerate().filter(|(_, arm)| (self.has)(arm)).collect()
@@ -38,15 +38,15 @@ impl Table {
 
     /// All columns but that of `said`, a metric that stands elsewhere already.
     pub(crate) fn without(self, said: Option<&str>) -> Self {
-        let keep = |column: &Column| column.key.is_empty() || Some(column.key.as_str()) != said;
-        let kept = |part: Vec<Column>| part.into_iter().filter(keep).collect();
+        let keep = |column: &RunColumn| column.key.is_empty() || Some(column.key.as_str()) != said;
+        let kept = |part: Vec<RunColumn>| part.into_iter().filter(keep).collect();
         Self { parts: self.parts.into_iter().map(kept).collect(), ..self }
     }
 }
 
 /// A column as a run shows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Column {
+pub(crate) struct RunColumn {
     /// Heading over neighbours, on a terminal; may be empty.
     pub group: String,
     /// Heading below that.
@@ -100,7 +100,7 @@ pub(crate) enum Kind {
     Number,
 }
 
-impl Column {
+impl RunColumn {
     fn described(column: &column::Column, summary: &Run, primary: &Primary) -> Self {
         let (group, source) = match column.figure {
             Figure::Quantile(key, quantile) => {
@@ -297,11 +297,12 @@ impl Column {
 }
 
 /// Gives each column of times its unit; neighbours of one distribution have the same.
-fn settle_units(parts: &mut [Vec<Column>], arms: &[&Arm]) {
-    let alike =
-        |a: &Column, b: &Column| a.distribution().is_some() && a.distribution() == b.distribution();
+fn settle_units(parts: &mut [Vec<RunColumn>], arms: &[&Arm]) {
+    let alike = |a: &RunColumn, b: &RunColumn| {
+        a.distribution().is_some() && a.distribution() == b.distribution()
+    };
     for run in parts.iter_mut().flat_map(|part| part.chunk_by_mut(alike)) {
-        let times = |column: &Column| -> Vec<f64> {
+        let times = |column: &RunColumn| -> Vec<f64> {
             arms.iter().filter_map(|arm| column.us(arm)).collect()
         };
         let all: Vec<f64> = run.iter().flat_map(times).collect();
@@ -313,7 +314,7 @@ fn settle_units(parts: &mut [Vec<Column>], arms: &[&Arm]) {
 }
 
 /// The tables of a run in one form, in their order.
-pub(crate) fn tables(summary: &Run, form: Form) -> Vec<Table> {
+pub(crate) fn tables(summary: &Run, form: Form) -> Vec<RunTable> {
     let primary = figures::primary(summary);
     match summary.spec().filter(|spec| !spec.tables.is_empty()) {
         Some(spec) => described(spec, summary, &primary, form),
@@ -322,30 +323,30 @@ pub(crate) fn tables(summary: &Run, form: Form) -> Vec<Table> {
 }
 
 /// The table of this id, if the run has it.
-pub(crate) fn table(summary: &Run, form: Form, id: &str) -> Option<Table> {
+pub(crate) fn table(summary: &Run, form: Form, id: &str) -> Option<RunTable> {
     tables(summary, form).into_iter().find(|table| table.id == id)
 }
 
 /// What any arm may have counted besides its metrics.
-pub(crate) fn counted(summary: &Run) -> Table {
+pub(crate) fn counted(summary: &Run) -> RunTable {
     resolved(&common::COUNTED, summary, &figures::primary(summary))
 }
 
-fn resolved(table: &column::Table, summary: &Run, primary: &Primary) -> Table {
+fn resolved(table: &column::Table, summary: &Run, primary: &Primary) -> RunTable {
     let shown = |column: &&column::Column| column.when.is_none_or(|when| when(summary));
     let part = |part: &&[column::Column]| {
         part.iter()
             .filter(shown)
-            .map(|column| Column::described(column, summary, primary))
+            .map(|column| RunColumn::described(column, summary, primary))
             .collect()
     };
-    let mut parts: Vec<Vec<Column>> = table.parts.iter().map(part).collect();
+    let mut parts: Vec<Vec<RunColumn>> = table.parts.iter().map(part).collect();
     let arms: Vec<&Arm> = summary.arms.iter().filter(|arm| (table.has)(arm)).collect();
     settle_units(&mut parts, &arms);
-    Table { id: table.id, title: table.title, parts, has: table.has }
+    RunTable { id: table.id, title: table.title, parts, has: table.has }
 }
 
-fn described(spec: &Spec, summary: &Run, primary: &Primary, form: Form) -> Vec<Table> {
+fn described(spec: &Spec, summary: &Run, primary: &Primary, form: Form) -> Vec<RunTable> {
     let of_form = spec.tables.iter().filter(|table| table.forms.contains(&form));
     of_form.map(|table| resolved(table, summary, primary)).collect()
 }
@@ -354,20 +355,21 @@ fn described(spec: &Spec, summary: &Run, primary: &Primary, form: Form) -> Vec<T
 const ANSWER: [Quantile; 4] = [Quantile::P50, Quantile::P99, Quantile::P999, Quantile::Max];
 
 /// One table of every figure: of metrics and distributions, CPU, and how many succeeded.
-fn of_figures(summary: &Run, primary: &Primary, form: Form) -> Table {
-    let answer =
-        || ANSWER.map(|quantile| Column::quantile(&primary.key, quantile, summary.specs)).to_vec();
+fn of_figures(summary: &Run, primary: &Primary, form: Form) -> RunTable {
+    let answer = || {
+        ANSWER.map(|quantile| RunColumn::quantile(&primary.key, quantile, summary.specs)).to_vec()
+    };
     let metrics = metrics(summary);
-    let mut parts: Vec<Vec<Column>> =
-        metrics.iter().map(|name| vec![Column::recorded(name, summary.specs)]).collect();
+    let mut parts: Vec<Vec<RunColumn>> =
+        metrics.iter().map(|name| vec![RunColumn::recorded(name, summary.specs)]).collect();
     // Markdown has the answer and how many succeeded in the table of arms.
     if form != Form::Markdown {
         parts.insert(parts.len().min(1), answer());
     }
     let others = distributions(summary).into_iter().filter(|name| *name != primary.key);
-    parts.extend(others.map(|name| vec![Column::quantile(name, Quantile::P50, summary.specs)]));
+    parts.extend(others.map(|name| vec![RunColumn::quantile(name, Quantile::P50, summary.specs)]));
     parts.push(cpu(noun(summary), &metrics));
-    let described = |column: &column::Column| vec![Column::described(column, summary, primary)];
+    let described = |column: &column::Column| vec![RunColumn::described(column, summary, primary)];
     if form != Form::Markdown {
         parts.push(described(&common::OK));
     }
@@ -376,7 +378,7 @@ fn of_figures(summary: &Run, primary: &Primary, form: Form) -> Table {
         parts.push(described(&common::ERRORS));
     }
     settle_units(&mut parts, &summary.arms.iter().collect::<Vec<_>>());
-    Table { id: "figures", title: "", parts, has: common::every }
+    RunTable { id: "figures", title: "", parts, has: common::every }
 }
 
 /// The names of an operation; of an experiment that this build does not know, `operation`.
@@ -386,12 +388,12 @@ pub(crate) fn noun(summary: &Run) -> Noun {
 }
 
 /// CPU of both hosts for each operation, where no metric has it.
-fn cpu(noun: Noun, metrics: &[&str]) -> Vec<Column> {
+fn cpu(noun: Noun, metrics: &[&str]) -> Vec<RunColumn> {
     let group = format!("CPU µs/{}", noun.short);
     let described = |column: column::Column| {
         let whole = format!("{} {group}", column.head);
-        let plain = Column::plain(&group, column.head, &whole, Source::Described(column.figure));
-        Column { key: column.key.to_owned(), unit: column.unit, ..plain }
+        let plain = RunColumn::plain(&group, column.head, &whole, Source::Described(column.figure));
+        RunColumn { key: column.key.to_owned(), unit: column.unit, ..plain }
     };
     let both = [common::client_cpu_column("", ""), common::server_cpu_column("", "")];
     both.into_iter().filter(|column| !metrics.contains(&column.key)).map(described).collect()
@@ -442,7 +444,7 @@ mod tests {
         let summary = Run::from(Summary { arms, ..Summary::default() });
         let elapsed = |arm: &Arm| Some(arm.elapsed_s).filter(|s| *s > 0.0);
         let column = column::Column::whole("share", ("", ""), Figure::OfGreatest(elapsed));
-        let column = Column::described(&column, &summary, &figures::primary(&summary));
+        let column = RunColumn::described(&column, &summary, &figures::primary(&summary));
         let text = |at: usize| column.text(&summary.arms[at], &crate::run::NONE, Form::Text);
         assert_eq!([text(0), text(1), text(2)], ["25.0 %", "100 %", ABSENT]);
         assert_eq!(column.value(&summary.arms[0]), Some(0.25));

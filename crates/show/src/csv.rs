@@ -8,7 +8,7 @@ use serde_json::Value;
 use tcptoll_core::experiment::column::Form;
 use tcptoll_core::record::{Arm, Comparison, Round};
 
-use crate::columns::{self, Column, Kind, Table};
+use crate::columns::{self, Kind, RunColumn, RunTable};
 use crate::run::{Own, Run};
 use crate::{clean, figures, number, rounds};
 
@@ -40,7 +40,7 @@ const AFTER: [&str; 19] = [
 
 /// One row; what does not apply stays empty.
 #[derive(Default)]
-struct Row<'a> {
+struct CsvRow<'a> {
     kind: &'static str,
     arm: &'a str,
     against: &'a str,
@@ -49,7 +49,7 @@ struct Row<'a> {
     rest: [String; AFTER.len()],
 }
 
-impl<'a> Row<'a> {
+impl<'a> CsvRow<'a> {
     fn of_arm(kind: &'static str, arm: &'a Arm) -> Self {
         let levels = arm.factors.iter().map(|(factor, level)| (factor.as_str(), level)).collect();
         Self { kind, arm: &arm.name, levels, ..Self::default() }
@@ -85,7 +85,7 @@ impl<'a> Row<'a> {
 /// The table of a run.
 pub fn render(summary: &Run) -> String {
     let tables = columns::tables(summary, Form::Csv);
-    let tables: Vec<Table> = std::iter::once(columns::counted(summary)).chain(tables).collect();
+    let tables: Vec<RunTable> = std::iter::once(columns::counted(summary)).chain(tables).collect();
     let per = summary.comparisons.iter().flat_map(|c| c.per.keys());
     let factors: BTreeSet<&str> = summary
         .arms
@@ -155,9 +155,9 @@ fn level(value: &Value) -> String {
 
 /// Metrics of an arm, then the quantiles of its histograms: of the values of all rounds together,
 /// which is not the mean of the rounds' quantiles and so has a kind of its own.
-fn arm<'a>(arm: &'a Arm, tables: &[Table], own: &Own) -> Vec<Row<'a>> {
+fn arm<'a>(arm: &'a Arm, tables: &[RunTable], own: &Own) -> Vec<CsvRow<'a>> {
     let metrics = arm.metrics.iter().map(|(name, m)| {
-        Row::of_arm("arm", arm)
+        CsvRow::of_arm("arm", arm)
             .text("metric", name)
             .text("unit", &m.unit)
             .figure("value", Some(m.value))
@@ -169,7 +169,7 @@ fn arm<'a>(arm: &'a Arm, tables: &[Table], own: &Own) -> Vec<Row<'a>> {
         figures::of_distribution(h).into_iter().filter_map(move |(quantile, value)| {
             let value = value?;
             let unit = if name.ends_with("_us") { "us" } else { "" };
-            let row = Row::of_arm("arm_merged", arm)
+            let row = CsvRow::of_arm("arm_merged", arm)
                 .text("metric", &format!("{name}_{quantile}"))
                 .text("unit", unit)
                 .figure("value", Some(value))
@@ -182,13 +182,13 @@ fn arm<'a>(arm: &'a Arm, tables: &[Table], own: &Own) -> Vec<Row<'a>> {
         .map(|(name, n)| (name.to_owned(), n))
         .chain(arm.errors.iter().map(|(class, n)| (format!("errors_{class}"), *n)));
     let counts = counts.filter(|(name, _)| !arm.metrics.contains_key(name)).map(|(name, n)| {
-        Row::of_arm("arm", arm).text("metric", &name).figure("value", Some(n as f64))
+        CsvRow::of_arm("arm", arm).text("metric", &name).figure("value", Some(n as f64))
     });
     metrics.chain(quantiles).chain(counts).chain(of_tables(arm, tables, own)).collect()
 }
 
 /// What no metric has: unit and figure as recorded, words as a note; each name once.
-fn of_tables<'a>(arm: &'a Arm, tables: &[Table], own: &Own) -> Vec<Row<'a>> {
+fn of_tables<'a>(arm: &'a Arm, tables: &[RunTable], own: &Own) -> Vec<CsvRow<'a>> {
     let mut said: BTreeSet<&str> = BTreeSet::new();
     let of_arm = tables.iter().filter(|table| table.has_row(arm));
     let named = of_arm.flat_map(|table| table.parts.iter().flatten());
@@ -196,8 +196,8 @@ fn of_tables<'a>(arm: &'a Arm, tables: &[Table], own: &Own) -> Vec<Row<'a>> {
         let known = column.key.is_empty() || arm.metrics.contains_key(&column.key);
         !known && said.insert(&column.key)
     });
-    let row = |column: &Column| {
-        let row = Row::of_arm("arm", arm).text("metric", &column.key).text("unit", column.unit);
+    let row = |column: &RunColumn| {
+        let row = CsvRow::of_arm("arm", arm).text("metric", &column.key).text("unit", column.unit);
         if column.kind() == Kind::Words {
             let words = column.text(arm, own, Form::Csv);
             return (words != number::ABSENT).then(|| row.text("note", &words));
@@ -208,9 +208,9 @@ fn of_tables<'a>(arm: &'a Arm, tables: &[Table], own: &Own) -> Vec<Row<'a>> {
     new.filter_map(row).collect()
 }
 
-fn round<'a>(summary: &'a Run, arm: &'a Arm, round: &'a Round) -> Vec<Row<'a>> {
+fn round<'a>(summary: &'a Run, arm: &'a Arm, round: &'a Round) -> Vec<CsvRow<'a>> {
     let row = || {
-        Row::of_arm("round", arm)
+        CsvRow::of_arm("round", arm)
             .figure("round", Some(f64::from(round.round)))
             .figure("began_s", Some(round.began_s))
             .text("left_out", round.left_out.as_deref().unwrap_or_default())
@@ -227,16 +227,16 @@ fn round<'a>(summary: &'a Run, arm: &'a Arm, round: &'a Round) -> Vec<Row<'a>> {
     round.metrics.iter().map(metric_row).collect()
 }
 
-fn comparison<'a>(summary: &'a Run, c: &'a Comparison) -> Row<'a> {
+fn comparison<'a>(summary: &'a Run, c: &'a Comparison) -> CsvRow<'a> {
     let unit = c.difference.as_ref().map_or_else(|| rounds::unit(summary, &c.metric), |d| &d.unit);
     let difference = c.difference.as_ref();
     let difference_ci95 = difference.and_then(|d| d.ci95);
-    let row = Row {
+    let row = CsvRow {
         kind: "comparison",
         arm: &c.a,
         against: &c.b,
         levels: c.per.iter().map(|(factor, level)| (factor.as_str(), level)).collect(),
-        ..Row::default()
+        ..CsvRow::default()
     };
     row.text("metric", &c.metric)
         .text("unit", unit)
@@ -253,15 +253,15 @@ fn comparison<'a>(summary: &'a Run, c: &'a Comparison) -> Row<'a> {
 }
 
 /// The arms at each vantage point; `note` is its name.
-fn of_points(summary: &Run) -> Vec<Row<'_>> {
+fn of_points(summary: &Run) -> Vec<CsvRow<'_>> {
     let points = summary.points.iter().flat_map(|points| &points.points);
     let arms = points.flat_map(|point| point.arms.iter().map(move |arm| (point, arm)));
     let rows = arms.flat_map(|(point, arm)| {
         let one = move |(metric, value): (&String, &f64)| {
             let found = summary.arms.iter().find(|one| one.name == arm.name);
             let row = match found {
-                Some(found) => Row::of_arm("point", found),
-                None => Row { kind: "point", arm: &arm.name, ..Row::default() },
+                Some(found) => CsvRow::of_arm("point", found),
+                None => CsvRow { kind: "point", arm: &arm.name, ..CsvRow::default() },
             };
             row.text("metric", metric)
                 .text("unit", rounds::unit(summary, metric))
@@ -276,15 +276,15 @@ fn of_points(summary: &Run) -> Vec<Row<'_>> {
 }
 
 /// A comparison at each vantage point; `note` is its name.
-fn by_point(c: &Comparison) -> Vec<Row<'_>> {
+fn by_point(c: &Comparison) -> Vec<CsvRow<'_>> {
     let each = c.points.iter().flat_map(|points| &points.each);
     let row = |point: &tcptoll_core::record::PointRatio| {
-        let row = Row {
+        let row = CsvRow {
             kind: "comparison_point",
             arm: &c.a,
             against: &c.b,
             levels: c.per.iter().map(|(factor, level)| (factor.as_str(), level)).collect(),
-            ..Row::default()
+            ..CsvRow::default()
         };
         row.text("metric", &c.metric)
             .figure("value", point.ratio)
@@ -298,10 +298,10 @@ fn by_point(c: &Comparison) -> Vec<Row<'_>> {
     each.map(row).collect()
 }
 
-fn published<'a>(summary: &'a Run, p: &'a tcptoll_core::study::Published) -> Row<'a> {
+fn published<'a>(summary: &'a Run, p: &'a tcptoll_core::study::Published) -> CsvRow<'a> {
     let row = match summary.arms.iter().find(|arm| arm.name == p.arm) {
-        Some(arm) => Row::of_arm("published", arm),
-        None => Row { kind: "published", arm: &p.arm, ..Row::default() },
+        Some(arm) => CsvRow::of_arm("published", arm),
+        None => CsvRow { kind: "published", arm: &p.arm, ..CsvRow::default() },
     };
     row.text("metric", &p.metric)
         .text("unit", rounds::unit(summary, &p.metric))

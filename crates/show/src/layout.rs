@@ -9,7 +9,7 @@ use crate::clean::{columns, line};
 
 /// One column with its cells, a cell per row.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub struct LaidColumn {
     /// Heading; may be empty.
     pub head: String,
     /// Heading over this and the following columns with the same group.
@@ -22,7 +22,7 @@ pub struct Column {
     pub cells: Vec<String>,
 }
 
-impl Column {
+impl LaidColumn {
     /// A column two blanks from its neighbour.
     pub fn new(head: &str, align: Align, cells: Vec<String>) -> Self {
         Self { head: head.to_owned(), group: String::new(), gap: 2, align, cells }
@@ -94,7 +94,7 @@ impl Lines {
 }
 
 /// Lays out columns of equally many cells.
-pub fn lay_out(mut table: Vec<Column>) -> Lines {
+pub fn lay_out(mut table: Vec<LaidColumn>) -> Lines {
     for column in &mut table {
         column.settle();
     }
@@ -115,7 +115,7 @@ fn join<'a>(cells: impl Iterator<Item = (usize, &'a str)>) -> String {
 }
 
 /// Runs of neighbours in one group: start and end (exclusive).
-fn groups(table: &[Column]) -> Vec<(usize, usize)> {
+fn groups(table: &[LaidColumn]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for at in 0..table.len() {
         match runs.last_mut() {
@@ -126,20 +126,20 @@ fn groups(table: &[Column]) -> Vec<(usize, usize)> {
     runs
 }
 
-fn span(columns: &[Column]) -> usize {
+fn span(columns: &[LaidColumn]) -> usize {
     let gaps: usize = columns.iter().skip(1).map(|column| column.gap).sum();
-    gaps + columns.iter().map(Column::width).sum::<usize>()
+    gaps + columns.iter().map(LaidColumn::width).sum::<usize>()
 }
 
 /// A group's heading wider than its columns pushes its first column to the right.
-fn widen_for_groups(table: &mut [Column]) {
+fn widen_for_groups(table: &mut [LaidColumn]) {
     for (from, to) in groups(table) {
         let lacking = columns(&table[from].group).saturating_sub(span(&table[from..to]));
         table[from].gap += lacking;
     }
 }
 
-fn group_line(table: &[Column]) -> String {
+fn group_line(table: &[LaidColumn]) -> String {
     let mut line = String::new();
     for (from, to) in groups(table) {
         let group = table[from].group.as_str();
@@ -163,7 +163,8 @@ mod tests {
     #[test]
     fn decimal_points_stand_in_one_line() {
         let cells = ["37.1", "1,003", "0.0201", "—"].map(str::to_owned).to_vec();
-        let lines = lay_out(vec![Column::new("p50", Align::Point, cells).under("connect latency")]);
+        let lines =
+            lay_out(vec![LaidColumn::new("p50", Align::Point, cells).under("connect latency")]);
         assert_eq!(lines.heads, ["  connect latency", "              p50"]);
         assert_eq!(lines.rows.len(), 4);
         assert_eq!(lines.rows[0].find('.'), lines.rows[2].find('.'));

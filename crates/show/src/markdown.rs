@@ -4,7 +4,7 @@ use tcptoll_core::experiment::column::Form;
 use tcptoll_core::record::{Arm, Comparison, Passport};
 use tcptoll_core::sheet::{Forms, Part, Sheet, Table, Tone};
 
-use crate::columns::{self, Column, Kind};
+use crate::columns::{self, Kind, RunColumn};
 use crate::number::{self, ABSENT};
 use crate::run::Run;
 use crate::{effect, figures, findings, points, published, rounds};
@@ -150,11 +150,11 @@ fn table(page: &mut Vec<Part>, heads: &[&str], left: &[usize], rows: &[Vec<Strin
 }
 
 /// A row per arm; columns that none of them has are left out.
-fn of_columns(page: &mut Vec<Part>, summary: &Run, shown: &columns::Table) {
+fn of_columns(page: &mut Vec<Part>, summary: &Run, shown: &columns::RunTable) {
     let arms: Vec<&Arm> = shown.arms(summary).into_iter().map(|(_, arm)| arm).collect();
-    let text = |column: &Column, arm: &Arm| column.text(arm, summary.own, Form::Markdown);
-    let filled = |column: &&Column| arms.iter().any(|arm| text(column, arm) != ABSENT);
-    let columns: Vec<&Column> = shown.parts.iter().flatten().filter(filled).collect();
+    let text = |column: &RunColumn, arm: &Arm| column.text(arm, summary.own, Form::Markdown);
+    let filled = |column: &&RunColumn| arms.iter().any(|arm| text(column, arm) != ABSENT);
+    let columns: Vec<&RunColumn> = shown.parts.iter().flatten().filter(filled).collect();
     if columns.is_empty() {
         return;
     }

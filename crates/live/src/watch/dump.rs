@@ -14,7 +14,7 @@ use tcptoll_core::tcp::tcp_info::TcpState;
 use tcptoll_kernel::connections::Connection;
 use tcptoll_kernel::sock_diag::ListenSocket;
 
-use super::{DESTINATIONS_MAX, Destination, Table};
+use super::{DESTINATIONS_MAX, Destination, SocketDump};
 
 /// Pairs in the map: 1.2 MB.
 const PAIRS_MAX: usize = 14_336;
@@ -191,7 +191,7 @@ pub(super) struct TableBuilder {
 #[derive(Debug)]
 pub(super) struct Read {
     /// Its figures, but for its times.
-    pub(super) table: Table,
+    pub(super) table: SocketDump,
     /// Half-open requests of each listener, in their order. `None`: another listener has the same
     /// address, and the kernel does not say which of them a request is for.
     pub(super) half_open: Vec<Option<u32>>,
@@ -225,11 +225,11 @@ impl TableBuilder {
         let states = (0_u8..).zip(self.states).filter(|(_, count)| *count > 0);
         let named = |number| Some(TcpState::from_kernel(number)?.name().to_owned());
         let (ranked, kept) = self.pairs.finish();
-        let table = Table {
+        let table = SocketDump {
             states: states.filter_map(|(number, count)| Some((named(number)?, count))).collect(),
             destinations: ranked.destinations,
             destinations_left_out: ranked.left_out,
-            ..Table::default()
+            ..SocketDump::default()
         };
         Read { table, half_open: self.listeners.finish(), kept }
     }

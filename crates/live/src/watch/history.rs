@@ -24,7 +24,7 @@ use tcptoll_core::tcp::counters::Counters;
 
 use super::diagnoses::{self, Held};
 use super::listeners::{HostDrops, Listeners};
-use super::look::{DESTINATIONS_MAX, Limits, Look, Table};
+use super::look::{DESTINATIONS_MAX, Limits, Look, SocketDump};
 use super::state::{DestinationState, ListenerState, Rates, Segments, State, Totals};
 
 /// Looks that can be gone back to: 10 minutes at 1 s.
@@ -230,7 +230,7 @@ pub(super) struct Dumps {
 
 impl Dumps {
     /// Takes note of a dump; one that was seen before changes nothing.
-    fn see(&mut self, table: &Table) {
+    fn see(&mut self, table: &SocketDump) {
         let known = self.newest.as_ref();
         if known.is_some_and(|(at_s, _)| at_s.to_bits() == table.at_s.to_bits()) {
             return;
@@ -258,7 +258,7 @@ impl Dumps {
     ///
     /// More ports in use than connect(2) may choose means that programs chose some themselves: how many
     /// are left is not known then.
-    pub(super) fn states(&mut self, table: &Table, limits: &Limits) -> Vec<DestinationState> {
+    pub(super) fn states(&mut self, table: &SocketDump, limits: &Limits) -> Vec<DestinationState> {
         self.see(table);
         let states = table.destinations.iter().take(DESTINATIONS_MAX).map(|one| {
             let reused = limits.reuses_time_wait(one.to.ip());
@@ -383,11 +383,11 @@ mod tests {
     use super::super::look::Destination;
     use super::*;
 
-    fn table(at_s: f64, ports_in_use: u32) -> Table {
+    fn table(at_s: f64, ports_in_use: u32) -> SocketDump {
         let to = "10.0.0.9:80".parse().unwrap();
         let one =
             Destination { to, sources: 1, ports_in_use, time_wait: 0, syn_sent: 0, here: false };
-        Table { at_s, destinations: vec![one], ..Table::default() }
+        SocketDump { at_s, destinations: vec![one], ..SocketDump::default() }
     }
 
     fn range(local_ports: u32) -> Limits {

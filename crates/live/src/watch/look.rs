@@ -25,7 +25,7 @@ pub struct Look {
     pub limits: Limits,
     /// All sockets by state and destination, from the newest dump. It may be older than the look.
     /// None: none was made yet.
-    pub table: Option<Table>,
+    pub table: Option<SocketDump>,
     /// What the look cost.
     pub cost: LookCost,
 }
@@ -124,7 +124,7 @@ impl Limits {
 
 /// All sockets of the namespace but listeners, from one dump.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Table {
+pub struct SocketDump {
     /// When the dump began, on the clock of [`Look::at_s`].
     pub at_s: f64,
     /// How long it took, s.

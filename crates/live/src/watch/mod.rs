@@ -16,7 +16,8 @@ mod state;
 
 pub use history::{History, LISTENERS_MAX};
 pub use look::{
-    Counted, DESTINATIONS_MAX, Destination, Limits, ListenerLook, Look, LookCost, Process, Table,
+    Counted, DESTINATIONS_MAX, Destination, Limits, ListenerLook, Look, LookCost, Process,
+    SocketDump,
 };
 pub use record::{
     Count, Curves, DATA_RETRANSMITTED, DestinationPart, DestinationReview, DiagnosisLine,

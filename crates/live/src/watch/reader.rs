@@ -22,7 +22,7 @@ use tcptoll_lab::clock::{boottime_ns, wall_clock};
 
 use super::dump::{TableBuilder, TopPairs};
 use super::proc::{self, Owners};
-use super::{History, ListenerLook, Look, LookCost, State, Table};
+use super::{History, ListenerLook, Look, LookCost, SocketDump, State};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -48,7 +48,7 @@ pub struct NamespaceReader {
     owners: Option<Owners>,
     pace: Pace,
     /// The newest table, and the connections to follow in the next.
-    table: Option<Table>,
+    table: Option<SocketDump>,
     /// Half-open requests of listeners at the newest table, by inode.
     half_open: HashMap<u64, u32>,
     kept: TopPairs,
@@ -157,7 +157,7 @@ impl NamespaceReader {
             Err(error) => return Err(self.afresh(error)),
         };
         self.kept = read.kept;
-        self.table = Some(Table {
+        self.table = Some(SocketDump {
             at_s: look.saturating_sub(self.began).as_secs_f64(),
             took_s: until.saturating_sub(from).as_secs_f64(),
             ..read.table

@@ -302,7 +302,7 @@ fn crowd(second: u32, busy: u32, count: u32) -> Look {
     look.limits.somaxconn = Some(4_096);
     look.limits.local_ports = Some(if busy > 0 { 28_232 } else { 64_512 });
     look.limits.tw_reuse = Some(if busy > 0 { 2 } else { 1 });
-    look.table = Some(Table {
+    look.table = Some(SocketDump {
         at_s: f64::from(second),
         took_s: 0.04,
         states: states.map(|state| (state.to_owned(), 10_000)).into(),

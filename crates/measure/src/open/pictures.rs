@@ -10,7 +10,7 @@ use tcptoll_core::units::host_port;
 use tcptoll_show::html::of_arms;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
-use tcptoll_show::layout::{Align, Column, lay_out};
+use tcptoll_show::layout::{Align, LaidColumn, lay_out};
 use tcptoll_show::own::{Failed, Picture};
 use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
@@ -357,14 +357,22 @@ fn outcome_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Part> {
     };
     let table = |whole: bool| {
         let mut table = vec![
-            Column::new("", Align::Left, rows.iter().map(|row| row.0.clone()).collect()),
-            Column::new("outcome", Align::Left, rows.iter().map(|row| row.1.to_owned()).collect()),
-            Column::new("connections", Align::Right, cells(&|times| number::count(times.count))),
-            Column::new("median", Align::Right, times(|t| t.p50_us)),
+            LaidColumn::new("", Align::Left, rows.iter().map(|row| row.0.clone()).collect()),
+            LaidColumn::new(
+                "outcome",
+                Align::Left,
+                rows.iter().map(|row| row.1.to_owned()).collect(),
+            ),
+            LaidColumn::new(
+                "connections",
+                Align::Right,
+                cells(&|times| number::count(times.count)),
+            ),
+            LaidColumn::new("median", Align::Right, times(|t| t.p50_us)),
         ];
         if whole {
-            table.insert(3, Column::new("first", Align::Right, times(|t| t.min_us)));
-            table.push(Column::new("last", Align::Right, times(|t| t.max_us)));
+            table.insert(3, LaidColumn::new("first", Align::Right, times(|t| t.min_us)));
+            table.push(LaidColumn::new("last", Align::Right, times(|t| t.max_us)));
         }
         lay_out(table)
     };

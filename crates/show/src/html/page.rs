@@ -466,7 +466,7 @@ fn comparison(c: &Comparison, run: &Run) -> Vec<String> {
 }
 
 /// Of what the CPU times are. None: no arm has a CPU figure.
-fn cpu_note(run: &Run, figures: &columns::Table) -> Option<String> {
+fn cpu_note(run: &Run, figures: &columns::RunTable) -> Option<String> {
     if run.arms.iter().all(|arm| arm.client.cpu_us_per_op.is_none()) {
         return None;
     }

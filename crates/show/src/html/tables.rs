@@ -12,7 +12,7 @@ use tcptoll_core::experiment::column::Form;
 use tcptoll_core::record::{Arm, LinkMeasured, Metric, Passport};
 
 /// Figures per arm, the metric of the run first under its whole name and not a second time. None: there is none.
-pub(super) fn figures(run: &Run, table: columns::Table) -> Option<Table> {
+pub(super) fn figures(run: &Run, table: columns::RunTable) -> Option<Table> {
     let metric = rounds::metric(run);
     let mut shown = fill(run, &table.without(metric));
     let estimated = metric.and_then(|key| {
@@ -50,7 +50,7 @@ fn named(run: &Run, arms: Vec<usize>) -> Table {
 }
 
 /// A table; columns that no arm has are left out. None: nothing is left.
-pub(super) fn fill(run: &Run, table: &columns::Table) -> Option<Table> {
+pub(super) fn fill(run: &Run, table: &columns::RunTable) -> Option<Table> {
     let arms = table.arms(run);
     let mut shown = named(run, arms.iter().map(|(at, _)| *at).collect());
     for column in table.parts.iter().flatten() {

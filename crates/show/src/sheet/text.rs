@@ -4,7 +4,7 @@ use tcptoll_core::sheet::{Cell, Finding, Forms, Note, Part, Parts, Room, Row, Sh
 
 use crate::TextStyle;
 use crate::clean::{columns, line, shorten};
-use crate::layout::{Align, Column, lay_out};
+use crate::layout::{Align, LaidColumn, lay_out};
 use crate::text::{TextPage, wrap_phrases};
 
 /// Columns of a label.
@@ -142,12 +142,12 @@ fn put_table(page: &mut TextPage, table: &Table) {
     let mut laid = Vec::new();
     if marks.contains(&true) {
         let arrows = marks.iter().map(|marked| if *marked { "→" } else { " " }.to_owned());
-        laid.push(Column::new("", Align::Left, arrows.collect()).gap(0));
+        laid.push(LaidColumn::new("", Align::Left, arrows.collect()).gap(0));
     }
     for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| shown(column.room)) {
         let before = lay_out(laid.clone()).width() + column.gap;
         let room = page.width().saturating_sub(before).clamp(BAR_MIN, BAR_MAX);
-        laid.push(Column {
+        laid.push(LaidColumn {
             head: column.head.clone(),
             group: column.group.clone(),
             gap: column.gap,

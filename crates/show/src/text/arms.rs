@@ -2,7 +2,7 @@
 
 use super::Draft;
 use crate::columns::Kind;
-use crate::layout::{Align, Column, Lines, lay_out};
+use crate::layout::{Align, LaidColumn, Lines, lay_out};
 use crate::number::ABSENT;
 use crate::run::{Own, Run};
 use crate::{clean, columns};
@@ -48,7 +48,7 @@ pub fn named_table(summary: &Run, id: &str, head: &str, width: usize) -> Option<
     let table = columns::table(summary, Form::Text, id)?;
     let arms: Vec<&Arm> = table.arms(summary).into_iter().map(|(_, arm)| arm).collect();
     let laid = table.parts.iter().flat_map(|part| laid_in(part, &arms, summary.own));
-    let mut laid: Vec<Column> = laid.map(|laid| laid.column).collect();
+    let mut laid: Vec<LaidColumn> = laid.map(|laid| laid.column).collect();
     laid.insert(0, Names::whole(&arms, head).column(width));
     Some(lay_out(laid).part(Tone::Strong))
 }
@@ -56,7 +56,7 @@ pub fn named_table(summary: &Run, id: &str, head: &str, width: usize) -> Option<
 /// A column with its cells, and when it is shown.
 #[derive(Clone, Debug)]
 struct Laid {
-    column: Column,
+    column: LaidColumn,
     show: Show,
     /// Heading where its neighbours have no room; may be empty.
     alone: &'static str,
@@ -79,7 +79,7 @@ impl Laid {
 }
 
 /// Columns with their cells; neighbours of one distribution share a unit, which stands after them.
-fn laid_in(part: &[columns::Column], arms: &[&Arm], own: &Own) -> Vec<Laid> {
+fn laid_in(part: &[columns::RunColumn], arms: &[&Arm], own: &Own) -> Vec<Laid> {
     let mut laid = Vec::new();
     for run in
         part.chunk_by(|a, b| a.distribution().is_some() && a.distribution() == b.distribution())
@@ -93,19 +93,19 @@ fn laid_in(part: &[columns::Column], arms: &[&Arm], own: &Own) -> Vec<Laid> {
     laid
 }
 
-fn one(column: &columns::Column, arms: &[&Arm], own: &Own) -> Laid {
+fn one(column: &columns::RunColumn, arms: &[&Arm], own: &Own) -> Laid {
     let cells = arms.iter().map(|arm| column.text(arm, own, Form::Text)).collect();
     let align = match column.kind() {
         Kind::Words => Align::Left,
         Kind::Right => Align::Right,
         Kind::Number => Align::Point,
     };
-    let laid = Column::new(&column.head, align, cells).under(&column.group);
+    let laid = LaidColumn::new(&column.head, align, cells).under(&column.group);
     Laid { column: laid, show: column.show, alone: column.alone }
 }
 
 /// Figures of one distribution, and their unit in each row that has any.
-fn with_unit(run: &[columns::Column], arms: &[&Arm]) -> Vec<Laid> {
+fn with_unit(run: &[columns::RunColumn], arms: &[&Arm]) -> Vec<Laid> {
     let rows: Vec<Vec<Option<f64>>> =
         arms.iter().map(|arm| run.iter().map(|column| column.value(arm)).collect()).collect();
     let unit = run[0].time_unit;
@@ -116,7 +116,8 @@ fn with_unit(run: &[columns::Column], arms: &[&Arm]) -> Vec<Laid> {
             figure.map_or_else(|| ABSENT.to_owned(), |text| column.sign(arm).to_owned() + &text)
         };
         let cells = arms.iter().zip(&rows).map(cell).collect();
-        let column_of_cells = Column::new(&column.head, Align::Point, cells).under(&column.group);
+        let column_of_cells =
+            LaidColumn::new(&column.head, Align::Point, cells).under(&column.group);
         laid.push(Laid { column: column_of_cells, show: column.show, alone: column.alone });
     }
     if let Some(unit) = unit {
@@ -126,14 +127,14 @@ fn with_unit(run: &[columns::Column], arms: &[&Arm]) -> Vec<Laid> {
         let symbols = rows.iter().map(|row| symbol(row).to_owned());
         let last = &run[run.len() - 1];
         let group = if last.over_unit { last.group.as_str() } else { "" };
-        let column = Column::new("", Align::Left, symbols.collect()).gap(1).under(group);
+        let column = LaidColumn::new("", Align::Left, symbols.collect()).gap(1).under(group);
         laid.push(Laid { column, show: Show::Always, alone: "" });
     }
     laid
 }
 
 /// Parts that stay together, in one table where the width allows it, else in as many as it takes.
-fn in_parts(page: &mut Draft, summary: &Run, table: columns::Table) {
+fn in_parts(page: &mut Draft, summary: &Run, table: columns::RunTable) {
     // What stands in the table of rounds, with its interval, is not said again.
     let in_rounds = summary.rounds.as_ref().and_then(|_| metric_of(summary));
     let table = table.without(in_rounds);
@@ -163,12 +164,13 @@ fn in_parts(page: &mut Draft, summary: &Run, table: columns::Table) {
             return page.table(&lines, Tone::Dim);
         }
     }
-    let mut tables: Vec<Vec<Column>> = Vec::new();
+    let mut tables: Vec<Vec<LaidColumn>> = Vec::new();
     for part in parts {
         let part = columns_of(&part);
-        let with = |table: &Vec<Column>| [table.as_slice(), part.as_slice()].concat();
-        let fits =
-            |table: &Vec<Column>| lay_out(with_names(&names, SHARED, with(table))).width() <= room;
+        let with = |table: &Vec<LaidColumn>| [table.as_slice(), part.as_slice()].concat();
+        let fits = |table: &Vec<LaidColumn>| {
+            lay_out(with_names(&names, SHARED, with(table))).width() <= room
+        };
         match tables.last_mut().filter(|table| fits(table)) {
             Some(table) => table.extend(part),
             None => tables.push(part),
@@ -182,17 +184,17 @@ fn in_parts(page: &mut Draft, summary: &Run, table: columns::Table) {
     }
 }
 
-fn columns_of(laid: &[Laid]) -> Vec<Column> {
+fn columns_of(laid: &[Laid]) -> Vec<LaidColumn> {
     laid.iter().map(|laid| laid.column.clone()).collect()
 }
 
 /// The table with names as long as the width allows, or `None` if it is too wide with short ones.
-fn fitting(names: &Names, columns: &[Column], room: usize) -> Option<Lines> {
+fn fitting(names: &Names, columns: &[LaidColumn], room: usize) -> Option<Lines> {
     let with = |name| lay_out(with_names(names, name, columns.to_vec()));
     NAME.into_iter().map(with).find(|lines| lines.width() <= room)
 }
 
-fn with_names(names: &Names, width: usize, mut columns: Vec<Column>) -> Vec<Column> {
+fn with_names(names: &Names, width: usize, mut columns: Vec<LaidColumn>) -> Vec<LaidColumn> {
     columns.insert(0, names.column(width));
     columns
 }
@@ -226,12 +228,12 @@ impl Names {
     }
 
     /// The column, its cells in at most `width` columns each.
-    pub(super) fn column(&self, width: usize) -> Column {
+    pub(super) fn column(&self, width: usize) -> LaidColumn {
         let cells: Vec<&str> = self.cells.iter().map(String::as_str).collect();
         let cells = clean::shorten_all(&cells, width);
         let widest = cells.iter().map(|cell| clean::columns(cell)).max().unwrap_or(0);
         let head = clean::shorten(&self.head, width.max(widest).max(NAME_MIN));
-        Column::new(&head, Align::Left, cells)
+        LaidColumn::new(&head, Align::Left, cells)
     }
 }
 

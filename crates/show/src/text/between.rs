@@ -5,7 +5,7 @@ use tcptoll_core::record::{Comparison, Passport, PlaceKind, Resolved, Verdict, W
 use tcptoll_core::units::capital;
 
 use super::{Draft, wrap_phrases};
-use crate::layout::{Align, Column, Lines, lay_out};
+use crate::layout::{Align, LaidColumn, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
 use crate::run::{NONE, Run};
 use crate::{TextStyle, clean, effect, figures, findings, rounds};
@@ -146,9 +146,9 @@ fn differences(page: &mut Draft, runs: &Between<'_>) {
             rows.iter().map(text).collect::<Vec<_>>()
         };
         let lines = lay_out(vec![
-            Column::new("what differs", Align::Left, cells(&|row| row.0.to_owned())),
-            Column::new("A", Align::Left, cells(&|row| clean::shorten(row.1, room))),
-            Column::new("B", Align::Left, cells(&|row| clean::shorten(row.2, room))),
+            LaidColumn::new("what differs", Align::Left, cells(&|row| row.0.to_owned())),
+            LaidColumn::new("A", Align::Left, cells(&|row| clean::shorten(row.1, room))),
+            LaidColumn::new("B", Align::Left, cells(&|row| clean::shorten(row.2, room))),
         ]);
         page.table(&lines, Tone::Strong);
     }
@@ -278,16 +278,16 @@ fn table(page: &mut Draft, runs: &Between<'_>, metric: &str, rows: &[&Comparison
     // A quantile of a run is no mean.
     let heads = if figures::is_quantile(metric) { ["A", "B"] } else { ["A mean", "B mean"] };
     let columns = vec![
-        Column::new(heads[0], Align::Right, column(runs.a, |c| &c.a)),
-        Column::new(heads[1], Align::Right, column(runs.b, |c| &c.b)),
-        Column::new("A / B", Align::Point, cells(&|c| effect::ratio(c)[0].clone())),
-        Column::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
-        Column::new("verdict", Align::Left, cells(&|c| effect::judged(c, runs.a.specs))),
+        LaidColumn::new(heads[0], Align::Right, column(runs.a, |c| &c.a)),
+        LaidColumn::new(heads[1], Align::Right, column(runs.b, |c| &c.b)),
+        LaidColumn::new("A / B", Align::Point, cells(&|c| effect::ratio(c)[0].clone())),
+        LaidColumn::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
+        LaidColumn::new("verdict", Align::Left, cells(&|c| effect::judged(c, runs.a.specs))),
     ];
     let head = runs.a.specs.words_of_metric(metric);
     let with = |width: usize| -> Lines {
         let names = clean::shorten_all(&names, width);
-        let first = Column::new(&clean::shorten(&head, width.max(16)), Align::Left, names);
+        let first = LaidColumn::new(&clean::shorten(&head, width.max(16)), Align::Left, names);
         lay_out([vec![first], columns.clone()].concat())
     };
     let fitting = [40, 32, 24, 18].into_iter().map(with).find(|l| l.width() <= page.width);
@@ -318,7 +318,7 @@ fn table(page: &mut Draft, runs: &Between<'_>, metric: &str, rows: &[&Comparison
 }
 
 /// Each name on a line of its own, its figures on the next.
-fn below_names(page: &mut Draft, head: &str, names: &[&str], mut columns: Vec<Column>) {
+fn below_names(page: &mut Draft, head: &str, names: &[&str], mut columns: Vec<LaidColumn>) {
     columns[0].gap = 4;
     let lines = lay_out(columns);
     page.prose(2, head, Tone::Strong);

@@ -3,7 +3,7 @@
 
 use super::Draft;
 use super::arms::Names;
-use crate::layout::{Align, Column, Lines, lay_out};
+use crate::layout::{Align, LaidColumn, Lines, lay_out};
 use crate::number::{ABSENT, Estimate};
 use crate::run::Run;
 use crate::{clean, columns, effect, figures, number, points, rounds};
@@ -80,36 +80,38 @@ fn list(page: &mut Draft, rows: &[&Comparison], specs: Specs) {
 fn table(page: &mut Draft, rows: &[&Comparison], per: bool, specs: Specs) {
     let cells =
         |text: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| text(c)).collect::<Vec<_>>();
-    let names = |width: usize| -> Vec<Column> {
+    let names = |width: usize| -> Vec<LaidColumn> {
         if per {
             let levels = cells(&|c| effect::levels(&c.per));
             let levels: Vec<&str> = levels.iter().map(String::as_str).collect();
-            return vec![Column::new("", Align::Left, clean::shorten_all(&levels, width)).gap(4)];
+            return vec![
+                LaidColumn::new("", Align::Left, clean::shorten_all(&levels, width)).gap(4),
+            ];
         }
         let short = |text: &dyn Fn(&Comparison) -> String| {
             cells(text).iter().map(|name| clean::shorten(name, width)).collect::<Vec<_>>()
         };
         vec![
-            Column::new("", Align::Left, short(&|c| c.a.clone())).gap(4),
-            Column::new("against", Align::Left, short(&|c| c.b.clone())),
+            LaidColumn::new("", Align::Left, short(&|c| c.a.clone())).gap(4),
+            LaidColumn::new("against", Align::Left, short(&|c| c.b.clone())),
         ]
     };
     let ratios = vec![
-        Column::new("ratio", Align::Point, cells(&|c| effect::ratio(c)[0].clone())),
-        Column::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
+        LaidColumn::new("ratio", Align::Point, cells(&|c| effect::ratio(c)[0].clone())),
+        LaidColumn::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
     ];
     let strip = Ruler::over(rows)
-        .map(|ruler| Column::new(&ruler.head(), Align::Left, cells(&|c| ruler.draw(c, STRIP))));
+        .map(|ruler| LaidColumn::new(&ruler.head(), Align::Left, cells(&|c| ruler.draw(c, STRIP))));
     let difference = rows.iter().any(|c| c.difference.is_some()).then(|| {
         let absent = || crate::number::ABSENT.to_owned();
-        Column::new(
+        LaidColumn::new(
             "difference",
             Align::Left,
             cells(&|c| effect::difference(c).unwrap_or_else(absent)),
         )
     });
-    let verdicts = Column::new("verdict", Align::Left, cells(&|c| effect::judged(c, specs)));
-    let with = |width: usize, extras: &[Option<Column>]| {
+    let verdicts = LaidColumn::new("verdict", Align::Left, cells(&|c| effect::judged(c, specs)));
+    let with = |width: usize, extras: &[Option<LaidColumn>]| {
         let mut columns = names(width);
         columns.extend(ratios.clone());
         columns.extend(extras.iter().flatten().cloned());
@@ -119,7 +121,7 @@ fn table(page: &mut Draft, rows: &[&Comparison], per: bool, specs: Specs) {
     let candidates =
         [vec![strip.clone(), difference.clone()], vec![difference.clone()], vec![strip], vec![]];
     let widths: [usize; 4] = if per { [40, 30, 20, 14] } else { [30, 20, 14, 10] };
-    let fitting = |extras: &Vec<Option<Column>>| -> Option<Lines> {
+    let fitting = |extras: &Vec<Option<LaidColumn>>| -> Option<Lines> {
         widths.into_iter().map(|w| with(w, extras)).find(|lines| lines.width() <= page.width)
     };
     let lines = candidates.iter().find_map(fitting).unwrap_or_else(|| with(8, &[]));
@@ -232,10 +234,10 @@ pub(super) fn write_rounds(page: &mut Draft, summary: &Run) {
     let own = |spark: usize| of_arms(summary, metric, range, rounds::per_mark(summary, spark));
     let beside = against(summary, metric);
     let names = Names::from_arms(&summary.arms.iter().collect::<Vec<_>>());
-    let with = |columns: &[Vec<Column>], name: usize| {
+    let with = |columns: &[Vec<LaidColumn>], name: usize| {
         lay_out([vec![names.column(name)], columns.concat()].concat())
     };
-    let fitting = |columns: &[Vec<Column>]| -> Option<Lines> {
+    let fitting = |columns: &[Vec<LaidColumn>]| -> Option<Lines> {
         NAME_WIDTHS.into_iter().map(|name| with(columns, name)).find(|l| l.width() <= page.width)
     };
     let [roomy, tight] = SPARK;
@@ -279,7 +281,7 @@ fn key(summary: &Run, metric: &str, range: (f64, f64), spark: Option<usize>) -> 
 }
 
 /// Mean, interval, unit and rounds.
-fn of_arms(summary: &Run, metric: &str, range: (f64, f64), per: usize) -> Vec<Column> {
+fn of_arms(summary: &Run, metric: &str, range: (f64, f64), per: usize) -> Vec<LaidColumn> {
     let estimates = rounds::estimates(summary, metric);
     let cells = |text: &dyn Fn(&Estimate) -> String| {
         let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| ABSENT.to_owned(), text);
@@ -291,15 +293,15 @@ fn of_arms(summary: &Run, metric: &str, range: (f64, f64), per: usize) -> Vec<Co
     let name = summary.specs.words_of_metric(metric);
     let unit = symbols.map(|s| clean::shorten(&s, 8)).collect();
     vec![
-        Column::new("mean", Align::Point, cells(&|e| e.value.clone())).under(&name),
-        Column::new("95 % interval", Align::Left, cells(&interval)).under(&name),
-        Column::new("", Align::Left, unit).gap(1).under(&name),
-        Column::new("rounds", Align::Left, summary.arms.iter().map(spark).collect()),
+        LaidColumn::new("mean", Align::Point, cells(&|e| e.value.clone())).under(&name),
+        LaidColumn::new("95 % interval", Align::Left, cells(&interval)).under(&name),
+        LaidColumn::new("", Align::Left, unit).gap(1).under(&name),
+        LaidColumn::new("rounds", Align::Left, summary.arms.iter().map(spark).collect()),
     ]
 }
 
 /// Verdict, ratio and a drawing of it, where every arm is compared with the same one.
-fn against(summary: &Run, metric: &str) -> Vec<Column> {
+fn against(summary: &Run, metric: &str) -> Vec<LaidColumn> {
     let of_metric: Vec<&Comparison> =
         summary.comparisons.iter().filter(|c| c.metric == metric && c.per.is_empty()).collect();
     let Some(first) = of_metric.first() else { return Vec::new() };
@@ -319,11 +321,11 @@ fn against(summary: &Run, metric: &str) -> Vec<Column> {
     };
     let head = format!("against {}", clean::shorten(&first.b, 18));
     let mut columns = vec![
-        Column::new(&head, Align::Left, cells(&|c| effect::judged(c, summary.specs), ABSENT)),
-        Column::new("", Align::Left, cells(&|c| effect::ratio(c)[0].clone(), "")),
+        LaidColumn::new(&head, Align::Left, cells(&|c| effect::judged(c, summary.specs), ABSENT)),
+        LaidColumn::new("", Align::Left, cells(&|c| effect::ratio(c)[0].clone(), "")),
     ];
     if let Some(ruler) = ruler {
-        columns.push(Column::new("", Align::Left, cells(&|c| ruler.draw(c, STRIP), "")));
+        columns.push(LaidColumn::new("", Align::Left, cells(&|c| ruler.draw(c, STRIP), "")));
     }
     columns
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 pub use self::arms::{named_table, table};
 
-use crate::layout::{Align, Column, Lines, lay_out};
+use crate::layout::{Align, LaidColumn, Lines, lay_out};
 use crate::number::{ABSENT, Estimate};
 use crate::run::Run;
 use crate::{TextStyle, clean, figures, findings, layout, number, points, published, rounds};
@@ -235,7 +235,7 @@ fn trouble(page: &mut Draft, summary: &Run) {
 }
 
 fn beside_published(page: &mut Draft, summary: &Run) {
-    use layout::{Align, Column};
+    use layout::{Align, LaidColumn};
     let rows = published::beside_ours(summary);
     if rows.is_empty() {
         return;
@@ -248,11 +248,11 @@ fn beside_published(page: &mut Draft, summary: &Run) {
     let cells =
         |f: &dyn Fn(&published::Beside<'_>) -> String| rows.iter().map(f).collect::<Vec<_>>();
     let lines = layout::lay_out(vec![
-        Column::new("published next to ours", Align::Left, clean::shorten_all(&names, 26)),
-        Column::new("metric", Align::Left, cells(&|row| clean::shorten(&row.metric, 22))),
-        Column::new("published", Align::Right, cells(&|row| row.published.clone())),
-        Column::new("ours", Align::Right, cells(&|row| row.ours.clone())),
-        Column::new("ours ×", Align::Point, cells(&ratio)),
+        LaidColumn::new("published next to ours", Align::Left, clean::shorten_all(&names, 26)),
+        LaidColumn::new("metric", Align::Left, cells(&|row| clean::shorten(&row.metric, 22))),
+        LaidColumn::new("published", Align::Right, cells(&|row| row.published.clone())),
+        LaidColumn::new("ours", Align::Right, cells(&|row| row.ours.clone())),
+        LaidColumn::new("ours ×", Align::Point, cells(&ratio)),
     ]);
     page.table(&lines, Tone::Strong);
     let mut sources: Vec<&str> = rows.iter().map(|row| row.source).collect();
@@ -394,19 +394,22 @@ fn write_shares(page: &mut Draft, summary: &Run) {
     let cells = |text: &dyn Fn(&Point, &PointArm) -> String| -> Vec<String> {
         rows.iter().map(|(point, arm)| text(point, arm)).collect()
     };
-    let mut columns =
-        vec![Column::new("point", Align::Left, cells(&|p, _| clean::shorten(&p.name, NAME_MAX)))];
+    let mut columns = vec![LaidColumn::new(
+        "point",
+        Align::Left,
+        cells(&|p, _| clean::shorten(&p.name, NAME_MAX)),
+    )];
     if summary.arms.len() > 1 {
         let arms = cells(&|_, arm| clean::shorten(&arm.name, NAME_MAX));
-        columns.push(Column::new("arm", Align::Left, arms));
+        columns.push(LaidColumn::new("arm", Align::Left, arms));
     }
-    columns.push(Column::new(
+    columns.push(LaidColumn::new(
         "requests",
         Align::Right,
         cells(&|_, arm| number::count(arm.attempts)),
     ));
     let failed = |_: &Point, arm: &PointArm| number::count(arm.attempts.saturating_sub(arm.ok));
-    columns.push(Column::new("failed", Align::Right, cells(&failed)));
+    columns.push(LaidColumn::new("failed", Align::Right, cells(&failed)));
     if let Some(metric) = rounds::metric(summary) {
         let unit = rounds::unit(summary, metric);
         let value = |arm: &PointArm| arm.metrics.get(metric).map(|value| (*value, None));
@@ -417,8 +420,8 @@ fn write_shares(page: &mut Draft, summary: &Run) {
             estimates.iter().map(cell).collect()
         };
         let head = summary.specs.words_of_metric(metric);
-        columns.push(Column::new(&head, Align::Point, cell(&|e| e.value.clone(), ABSENT)));
-        columns.push(Column::new("", Align::Left, cell(&|e| e.symbol.clone(), "")).gap(1));
+        columns.push(LaidColumn::new(&head, Align::Point, cell(&|e| e.value.clone(), ABSENT)));
+        columns.push(LaidColumn::new("", Align::Left, cell(&|e| e.symbol.clone(), "")).gap(1));
     }
     page.table(&lay_out(columns), Tone::Dim);
     if all.len() > rows.len() {

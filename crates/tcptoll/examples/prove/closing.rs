@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 use crate::first_fin::FirstFins;
 use crate::http::{http, only};
 use crate::links::tcptoll;
-use crate::table::{Folder, Table};
+use crate::table::{Folder, Proofs};
 use tcptoll_core::record::{Arm, ConnectionMemory, Summary};
 
 const WAYS: [&str; 4] = ["keep-alive", "server-close", "client-close", "requests=10"];
@@ -43,7 +43,7 @@ Server(("0.0.0.0", 8000), Handler).serve_forever()
 "#;
 
 /// All servers, ways of reuse and ways of waiting, against captures read by tcpdump.
-pub(crate) fn first_fins(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn first_fins(table: &mut Proofs) -> anyhow::Result<()> {
     let folder = Folder::new("closing")?;
     folder.file("hello.py", APPLICATION)?;
     let script = folder.file("server.py", HTTP_SERVER)?;
@@ -75,7 +75,7 @@ pub(crate) fn first_fins(table: &mut Table) -> anyhow::Result<()> {
 }
 
 fn row(
-    table: &mut Table,
+    table: &mut Proofs,
     (name, server, port): (&str, &str, u16),
     reuse: &str,
     io: &str,
@@ -195,7 +195,7 @@ fn give_slabs_back() {
 }
 
 /// Filled against the growth of the machine's TCP memory, idle against that of its slabs.
-pub(crate) fn connections(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn connections(table: &mut Proofs) -> anyhow::Result<()> {
     for window in WINDOWS.split(',') {
         let mut runs = Vec::new();
         for _ in 0..RUNS {
@@ -245,7 +245,7 @@ pub(crate) fn connections(table: &mut Table) -> anyhow::Result<()> {
                 )
             };
             let (idle, filled) = (Some(&memory.idle), memory.filled.as_ref());
-            Table::fact(
+            Proofs::fact(
                 &format!("{connections} connections, {}", arm.name),
                 &format!(
                     "client {} idle, {} filled; server {} idle, {} filled; all, both ends: {} idle, {} filled{}",

@@ -8,7 +8,7 @@ use tcptoll_live::doctor::{Proof, ProofVerdict};
 use crate::links::tcptoll;
 use crate::machines::{Examined, KINDS, Kind, Machine};
 use crate::table::Folder;
-use crate::table::Table;
+use crate::table::Proofs;
 
 /// How long each machine is looked at.
 const DURATION: &[&str] = &["--duration", "3s"];
@@ -29,7 +29,7 @@ fn list(names: &[&str]) -> String {
 }
 
 /// Machines with one planted fault each, and the same machines healthy.
-pub(crate) fn twelve(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn twelve(table: &mut Proofs) -> anyhow::Result<()> {
     let (mut met, mut falsely) = (0, 0);
     for kind in KINDS {
         let (ill, healthy) = (examined(kind, true)?, examined(kind, false)?);
@@ -61,7 +61,7 @@ pub(crate) fn twelve(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// The same faults in the lab: with the fix and without it.
-pub(crate) fn prove(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn prove(table: &mut Proofs) -> anyhow::Result<()> {
     let folder = Folder::new("doctor-prove")?;
     for kind in KINDS {
         let mut command = Command::new(tcptoll()?);
@@ -78,10 +78,10 @@ pub(crate) fn prove(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(table: &mut Table, kind: &Kind, proof: &Proof) {
+fn row(table: &mut Proofs, kind: &Kind, proof: &Proof) {
     let what = format!("doctor --prove, machine {}: {}", kind.name, proof.finding);
     if proof.command.is_empty() {
-        Table::fact(&what, &format!("not held by the lab: {}", proof.text));
+        Proofs::fact(&what, &format!("not held by the lab: {}", proof.text));
         return;
     }
     let fixes: Vec<String> = proof

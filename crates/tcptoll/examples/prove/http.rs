@@ -16,7 +16,7 @@ use crate::contest::{
 };
 use crate::links::tcptoll;
 use crate::table::Folder;
-use crate::table::Table;
+use crate::table::Proofs;
 
 /// Runs `tcptoll http …` and reads its summary.
 pub(crate) fn http(args: &[&str]) -> anyhow::Result<Summary> {
@@ -58,11 +58,11 @@ pub(crate) fn quantile_us(arm: &Arm, name: &str, percent: u64) -> anyhow::Result
 }
 
 /// Client CPU against wrk's, in the same rounds.
-pub(crate) fn cpu(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn cpu(table: &mut Proofs) -> anyhow::Result<()> {
     cpu_in(table, MIN_ROUNDS, 2)
 }
 
-fn cpu_in(table: &mut Table, rounds: u32, seconds: u64) -> anyhow::Result<()> {
+fn cpu_in(table: &mut Proofs, rounds: u32, seconds: u64) -> anyhow::Result<()> {
     let wrk = present("wrk")?;
     let ring = ring_refused()?;
     let contestants = [
@@ -72,7 +72,7 @@ fn cpu_in(table: &mut Table, rounds: u32, seconds: u64) -> anyhow::Result<()> {
         Contestant::Theirs(wrk),
     ];
     if let Some(why) = &ring {
-        Table::fact("without io_uring", why);
+        Proofs::fact("without io_uring", why);
     }
     let kept = Contest::run(Case::KeepAlive, &contestants, rounds, seconds)?;
     let closed = Contest::run(Case::ServerClose, &contestants, rounds, seconds)?;
@@ -95,7 +95,7 @@ fn cpu_in(table: &mut Table, rounds: u32, seconds: u64) -> anyhow::Result<()> {
             let sum = |count: fn(&Sample) -> u64| samples.iter().map(count).sum::<u64>();
             let per_s = samples.iter().map(|sample| sample.per_s).sum::<f64>();
             let ratio = contest.ratio(contestant.name(), wrk.program, |sample| sample.cpu_us);
-            Table::fact(
+            Proofs::fact(
                 &format!("{what}, {}, {}", contestant.name(), contest.server),
                 &format!(
                     "{:.0} requests/s, {} ok, {} errors, CPU {}",
@@ -132,7 +132,7 @@ fn shown(ratio: &Ratio) -> String {
 }
 
 /// What an idle connection holds of the client's memory.
-pub(crate) fn idle_memory(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn idle_memory(table: &mut Proofs) -> anyhow::Result<()> {
     for (connections, io, name) in
         [(10_000, Io::Auto, "auto"), (10_000, Io::Epoll, "epoll"), (50_000, Io::Auto, "auto")]
     {
@@ -153,7 +153,7 @@ pub(crate) fn idle_memory(table: &mut Table) -> anyhow::Result<()> {
     for name in ["wrk", "h2load"] {
         let peer = present(name)?;
         let kib = arena::theirs(peer, 10_000)? / 1024.0;
-        Table::fact(
+        Proofs::fact(
             &format!("{name}'s, 10000 open and in use, above a load of one"),
             &format!("{kib:.3} KiB"),
         );
@@ -162,11 +162,11 @@ pub(crate) fn idle_memory(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// More connections than one process may have files.
-pub(crate) fn hundred_thousand(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn hundred_thousand(table: &mut Proofs) -> anyhow::Result<()> {
     held(table, 100_000)
 }
 
-fn held(table: &mut Table, connections: u64) -> anyhow::Result<()> {
+fn held(table: &mut Proofs, connections: u64) -> anyhow::Result<()> {
     let files = tcptoll_kernel::cpu::file_limit()?;
     let report = arena::hold(connections, Io::IoUring, true)?;
     let errors: u64 = report.errors.values().chain(report.warmup.1.values()).sum();
@@ -198,11 +198,11 @@ fn held(table: &mut Table, connections: u64) -> anyhow::Result<()> {
 }
 
 /// Is the schedule kept?
-pub(crate) fn open_loop(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn open_loop(table: &mut Proofs) -> anyhow::Result<()> {
     open_loop_of(table, 10)
 }
 
-fn open_loop_of(table: &mut Table, seconds: u64) -> anyhow::Result<()> {
+fn open_loop_of(table: &mut Proofs, seconds: u64) -> anyhow::Result<()> {
     const RATE: u64 = 20_000;
     let (rate, duration) = (RATE.to_string(), format!("{seconds}s"));
     let summary = http(&[
@@ -237,11 +237,11 @@ fn open_loop_of(table: &mut Table, seconds: u64) -> anyhow::Result<()> {
 }
 
 /// Does latency count from when a request was due, also while the server stands still?
-pub(crate) fn stall(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn stall(table: &mut Proofs) -> anyhow::Result<()> {
     stall_of(table, 10.0)
 }
 
-fn stall_of(table: &mut Table, seconds: f64) -> anyhow::Result<()> {
+fn stall_of(table: &mut Proofs, seconds: f64) -> anyhow::Result<()> {
     const RATE: f64 = 2_000.0;
     const STALL_S: f64 = 1.4;
     let folder = Folder::new("stall")?;
@@ -279,7 +279,7 @@ fn stall_of(table: &mut Table, seconds: f64) -> anyhow::Result<()> {
     );
     let closed = http(&common)?;
     let arm = only(&closed)?;
-    Table::fact(
+    Proofs::fact(
         "the same stall in a closed loop of 50 connections: p99, longest",
         &format!(
             "{:.3} ms, {:.3} s: 50 of {} requests met it",
@@ -322,7 +322,7 @@ fn stopping_nginx(folder: &Folder, after_s: f64, for_s: f64) -> anyhow::Result<S
 }
 
 /// What happens when there are 64 local ports?
-pub(crate) fn ports(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn ports(table: &mut Proofs) -> anyhow::Result<()> {
     let folder = Folder::new("ports")?;
     let record = folder.path("record.jsonl");
     let (summary, status) = summary(
@@ -377,7 +377,7 @@ pub(crate) fn ports(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// The published table beside ours.
-pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn study(table: &mut Proofs) -> anyhow::Result<()> {
     let (summary, _) = summary(&["study", "http-keepalive-2019"], &[])?;
     for arm in &summary.arms {
         let rate = arm.metrics.get("requests_per_s").context("requests_per_s")?;
@@ -404,7 +404,7 @@ pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
     }
     for comparison in &summary.comparisons {
         ensure!(comparison.rounds > 0, "{} was not compared", comparison.a);
-        Table::fact(
+        Proofs::fact(
             &format!("{} against {}: {}", comparison.a, comparison.b, comparison.metric),
             &format!(
                 "{}, ratio {}{}",
@@ -416,6 +416,6 @@ pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
             ),
         );
     }
-    Table::fact("its answer", &summary.answer);
+    Proofs::fact("its answer", &summary.answer);
     Ok(())
 }

@@ -12,7 +12,7 @@ use pcap_file::pcapng::blocks::Block;
 
 use crate::http::http;
 use crate::links::tcptoll;
-use crate::table::Table;
+use crate::table::Proofs;
 use tcptoll_core::record::Summary;
 use tcptoll_core::stats::Histogram;
 
@@ -22,7 +22,7 @@ const OFF_US: f64 = 20.0;
 const REQUESTS: u64 = 20_000;
 
 /// The loop at full speed, and with what has happened handled together.
-pub(crate) fn exact(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn exact(table: &mut Proofs) -> anyhow::Result<()> {
     for (name, io, batch) in [
         ("plain", "auto", "0"),
         ("batched, --batch 100us", "auto", "100us"),
@@ -34,7 +34,7 @@ pub(crate) fn exact(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(table: &mut Table, name: &str, io: &str, batch: &str) -> anyhow::Result<()> {
+fn row(table: &mut Proofs, name: &str, io: &str, batch: &str) -> anyhow::Result<()> {
     let path = std::env::temp_dir().join(format!("tcptoll-exact-{}.pcapng", std::process::id()));
     let requests = REQUESTS.to_string();
     let capture = path.display().to_string();
@@ -99,7 +99,7 @@ fn row(table: &mut Table, name: &str, io: &str, batch: &str) -> anyhow::Result<(
 const MANY: u64 = 1_000_000;
 
 /// Is any latency below the least that the wire saw?
-pub(crate) fn least(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn least(table: &mut Proofs) -> anyhow::Result<()> {
     for io in ["io-uring", "epoll"] {
         let path =
             std::env::temp_dir().join(format!("tcptoll-least-{}.pcapng", std::process::id()));
@@ -305,7 +305,7 @@ struct Counts {
     requests: u64,
 }
 
-pub(crate) fn faults(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn faults(table: &mut Proofs) -> anyhow::Result<()> {
     let path = std::env::temp_dir().join(format!("tcptoll-faulty-{}.py", std::process::id()));
     std::fs::write(&path, FAULTY)?;
     let script = path.display().to_string();

@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use tcptoll_core::record::{Arm, Deaths, Summary};
 
 use crate::http::{only, summary};
-use crate::table::Table;
+use crate::table::Proofs;
 
 /// Idle connections of the large fleet.
 const MANY: &str = "50000";
@@ -49,7 +49,7 @@ fn metric(arm: &Arm, name: &str) -> Option<f64> {
 }
 
 /// The kernel's count of probes, and the wire's.
-pub(crate) fn probes(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn probes(table: &mut Proofs) -> anyhow::Result<()> {
     for (what, args) in [
         ("1,000 sockets", &["--sockets", "1000", "--idle", "1s", "--duration", "10s"] as &[&str]),
         (
@@ -97,7 +97,7 @@ pub(crate) fn probes(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// 50,000 idle connections with each mechanism.
-pub(crate) fn many(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn many(table: &mut Proofs) -> anyhow::Result<()> {
     let mut idle_us = None;
     let none: (&str, &[&str]) = ("none", &["--mechanism", "none"]);
     for (name, mechanism) in [none].into_iter().chain(MECHANISMS) {
@@ -155,7 +155,7 @@ pub(crate) fn many(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// When each mechanism knows of 1,000 deaths, and false alarms of a lossy link.
-pub(crate) fn deaths(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn deaths(table: &mut Proofs) -> anyhow::Result<()> {
     let common = ["--sockets", "2000", "--writer", "off", "--duration", "1s", "--fault", "cut"];
     let cut: [(&str, &[&str]); 6] = [
         ("tcp", &["--mechanism", "tcp"]),
@@ -251,7 +251,7 @@ fn deaths_of(arm: &Arm) -> anyhow::Result<&Deaths> {
 }
 
 /// The published table beside ours, and how long it took.
-pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn study(table: &mut Proofs) -> anyhow::Result<()> {
     let begun = Instant::now();
     let (summary, _) = summary(&["study", "keepalive-2003"], &[])?;
     let took_s = begun.elapsed().as_secs_f64();
@@ -263,7 +263,7 @@ pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
             .filter(|p| p.arm == arm.name && p.metric == "messages_per_s")
             .map(|p| format!(", published {} ({})", p.value, p.source))
             .collect();
-        Table::fact(
+        Proofs::fact(
             &format!("keepalive-2003, {}", arm.name),
             &format!(
                 "{:.0} messages/s {}; probes {:.0}; {} rounds{}",
@@ -276,7 +276,7 @@ pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
         );
     }
     for comparison in &summary.comparisons {
-        Table::fact(
+        Proofs::fact(
             &format!("{} against {}", comparison.a, comparison.b),
             &format!(
                 "{}, ratio {}{}",
@@ -288,7 +288,7 @@ pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
             ),
         );
     }
-    Table::fact("its answer", &summary.answer);
+    Proofs::fact("its answer", &summary.answer);
     let found =
         summary.comparisons.iter().filter(|c| c.verdict.to_string() != "not enough evidence");
     let (found, all) = (found.count(), summary.comparisons.len());
@@ -304,7 +304,7 @@ pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
 /// Does anything happen in a trial as long as the published ones that does not in a short one?
 ///
 /// The two trials run side by side: what is looked at is not a rate.
-pub(crate) fn as_long_as_published(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn as_long_as_published(table: &mut Proofs) -> anyhow::Result<()> {
     let common = [
         "--sockets",
         "51",
@@ -356,7 +356,7 @@ pub(crate) fn as_long_as_published(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// The library's own simulation and fuzzing, a million runs each.
-pub(crate) fn library(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn library(table: &mut Proofs) -> anyhow::Result<()> {
     for (example, what, goal) in [
         (
             "simulate",

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
 
-use crate::table::{Folder, Table};
+use crate::table::{Folder, Proofs};
 use tcptoll_core::link::{LinkSpec, line_bytes};
 use tcptoll_core::record::Summary;
 use tcptoll_core::stats::{exact_interval, nearest_rank};
@@ -37,7 +37,7 @@ pub(crate) fn lab(link: &str, packet: bool) -> anyhow::Result<Hosts> {
     Ok(hosts)
 }
 
-pub(crate) fn rtt(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn rtt(table: &mut Proofs) -> anyhow::Result<()> {
     for (link, asked_us) in [
         ("rtt=0.25ms", 250.0),
         ("rtt=1ms", 1_000.0),
@@ -71,7 +71,7 @@ pub(crate) fn rtt_errors(link: &str, asked_us: f64, packet: bool) -> anyhow::Res
 }
 
 /// UDP datagrams of one flow, stamped at both ends: what one of them sees of the link's jitter.
-pub(crate) fn jitter(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn jitter(table: &mut Proofs) -> anyhow::Result<()> {
     const PEER: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/one_way.py"));
     let folder = Folder::new("jitter")?;
     let peer = folder.file("one_way.py", PEER)?;
@@ -91,7 +91,7 @@ pub(crate) fn jitter(table: &mut Table) -> anyhow::Result<()> {
             for mean_ms in [there, back] {
                 worst = worst.max((mean_ms / 25.0 - 1.0).abs());
             }
-            Table::fact(
+            Proofs::fact(
                 &format!("{link}, every {every_ms} ms"),
                 &format!("{there:.3}, {back:.3} ms"),
             );
@@ -106,7 +106,7 @@ pub(crate) fn jitter(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn rate(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn rate(table: &mut Proofs) -> anyhow::Result<()> {
     for (kind, extra) in [("direct", ""), ("emulated", ",rtt=1ms")] {
         for (text, asked) in [("10mbit", 10e6), ("100mbit", 100e6), ("1gbit", 1e9)] {
             let link = format!("rate={text}{extra}");
@@ -140,7 +140,7 @@ fn steady_rate(link: &str, asked: f64) -> anyhow::Result<f64> {
     Ok(arrivals.steady_span as f64 * line / (arrivals.steady_ns as f64 / 1e9))
 }
 
-pub(crate) fn loss(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn loss(table: &mut Proofs) -> anyhow::Result<()> {
     for (text, asked) in [("0.1%", 0.001), ("1%", 0.01), ("10%", 0.1)] {
         let mut hosts = lab(&format!("rtt=1ms,loss={text}"), false)?;
         let (sent, arrivals) =
@@ -157,7 +157,7 @@ pub(crate) fn loss(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn throughput(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn throughput(table: &mut Proofs) -> anyhow::Result<()> {
     // A link without any delay is a direct one; a microsecond makes it an emulated one.
     for (link, goal) in [("rtt=1us", 4e9), ("rtt=10ms", 2e9)] {
         let got = iperf3(link, 5)?;
@@ -205,7 +205,7 @@ const RUNS: usize = 10;
 /// Of the median connect from the round trip plus CPU, µs, on a quiet machine.
 const OFF_MAX_US: f64 = 100.0;
 
-pub(crate) fn links(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn links(table: &mut Proofs) -> anyhow::Result<()> {
     for busy in [false, true] {
         let _busy = busy.then(BusyLoop::begin);
         for rtt in LINKS {
@@ -215,7 +215,7 @@ pub(crate) fn links(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn one(table: &mut Table, rtt: &str, busy: bool) -> anyhow::Result<()> {
+fn one(table: &mut Proofs, rtt: &str, busy: bool) -> anyhow::Result<()> {
     let folder = Folder::new("links")?;
     let (mut valid, mut offs) = (0, Vec::new());
     for _ in 0..RUNS {

@@ -39,10 +39,10 @@ mod watch_witness;
 
 use std::process::ExitCode;
 
-use table::Table;
+use table::Proofs;
 
 /// A group of rows, by the name it is asked for.
-type Group = (&'static str, fn(&mut Table) -> anyhow::Result<()>);
+type Group = (&'static str, fn(&mut Proofs) -> anyhow::Result<()>);
 
 const GROUPS: &[Group] = &[
     ("rtt", links::rtt),
@@ -155,7 +155,7 @@ fn main() -> ExitCode {
         eprintln!("error: {unknown}: there is no such figure; available: {}", names.join(", "));
         return ExitCode::from(2);
     }
-    let mut table = Table::begin();
+    let mut table = Proofs::begin();
     let mut broken = false;
     for (name, group) in GROUPS {
         if (wanted.is_empty() || wanted.iter().any(|w| w == name))

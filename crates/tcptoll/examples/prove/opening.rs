@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use crate::links::{rtt_errors, tcptoll};
-use crate::table::Table;
+use crate::table::Proofs;
 use tcptoll_core::record::Summary;
 use tcptoll_kernel::cpu::children_of;
 
@@ -41,7 +41,7 @@ fn view(summary: &Summary, arm: usize, name: &str) -> anyhow::Result<f64> {
 }
 
 /// The median of connects over long links against the round trip and the CPU of the steps.
-pub(crate) fn long_links(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn long_links(table: &mut Proofs) -> anyhow::Result<()> {
     for rtt_ms in [1, 20, 37, 100, 200, 300] {
         let mut off_us = Vec::new();
         for _ in 0..10 {
@@ -64,7 +64,7 @@ pub(crate) fn long_links(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn latency(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn latency(table: &mut Proofs) -> anyhow::Result<()> {
     let summary = connect(&["--link", "cross-region", "--count", "10000", "--rate", "400"])?;
     let mean_ms = metric(&summary, 0, "connect_us_mean")? / 1e3;
     table.row(
@@ -80,7 +80,7 @@ pub(crate) fn latency(table: &mut Table) -> anyhow::Result<()> {
         &format!("{client:.1} µs against {wire:.1} µs: {:.1} µs", client - wire),
         (client - wire).abs() <= 100.0,
     );
-    Table::fact(
+    Proofs::fact(
         "server: kernel SYN to ACK, process from connect() to accept()",
         &format!(
             "{:.3} ms, {:.3} ms (1 and 1.5 round trips)",
@@ -91,7 +91,7 @@ pub(crate) fn latency(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn fifty_thousand(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn fifty_thousand(table: &mut Proofs) -> anyhow::Result<()> {
     let summary = connect(&["--count", "50000", "--tap"])?;
     let arm = &summary.arms[0];
     let wire = arm.wire.as_ref().context("wire")?;
@@ -116,7 +116,7 @@ pub(crate) fn fifty_thousand(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// The published table beside ours.
-pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn study(table: &mut Proofs) -> anyhow::Result<()> {
     let output = Command::new(tcptoll()?)
         .args(["study", "connect-2021", "--quiet", "--format", "json", "--out", "/dev/null"])
         .output()?;
@@ -144,7 +144,7 @@ pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn queue(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn queue(table: &mut Proofs) -> anyhow::Result<()> {
     let burst = [
         "--rounds",
         "1",
@@ -209,7 +209,7 @@ pub(crate) fn queue(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn nobody(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn nobody(table: &mut Proofs) -> anyhow::Result<()> {
     if tcptoll_kernel::process::uid() != 0 {
         bail!("only root can become uid 65534");
     }
@@ -230,7 +230,7 @@ pub(crate) fn nobody(table: &mut Table) -> anyhow::Result<()> {
     );
     for (link, asked) in [("rtt=0.25ms", 250.0), ("rtt=10ms", 10_000.0), ("rtt=37ms", 37_000.0)] {
         let (median, p99) = rtt_errors(link, asked, true)?;
-        Table::fact(
+        Proofs::fact(
             &format!("the AF_PACKET relay's own accuracy, {link}: median and p99 of the error"),
             &format!("{median:.1} µs, {p99:.1} µs"),
         );
@@ -238,7 +238,7 @@ pub(crate) fn nobody(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn servers(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn servers(table: &mut Proofs) -> anyhow::Result<()> {
     let folder = std::env::temp_dir().join(format!("tcptoll-prove-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let nginx = nginx_command(&folder)?;
@@ -340,7 +340,7 @@ fn ran(args: &[&str], stop: Option<Duration>) -> anyhow::Result<bool> {
     Ok(summary.warnings.iter().any(|warning| warning.id == "stood-still"))
 }
 
-pub(crate) fn stalls(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn stalls(table: &mut Proofs) -> anyhow::Result<()> {
     for args in LOADS {
         let mut missed = Vec::new();
         for ms in [500, 1_000, 2_000] {

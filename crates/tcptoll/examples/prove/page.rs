@@ -10,7 +10,7 @@ use tcptoll_core::record::{Arm, PageLoads, Summary, Verdict};
 
 use crate::http::{only, summary};
 use crate::table::Folder;
-use crate::table::Table;
+use crate::table::Proofs;
 
 /// Rounds and loads of each: 20 loads of each arm.
 const ROUNDS: &str = "10";
@@ -43,7 +43,7 @@ fn arm<'a>(run: &'a Summary, levels: &[(&str, &str)]) -> anyhow::Result<&'a Arm>
 }
 
 /// Our own load against headless Chromium: span, connections, and the ratio of KeepAlive off to on.
-pub(crate) fn browser(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn browser(table: &mut Proofs) -> anyhow::Result<()> {
     for link in ["rtt=15ms", "rtt=100ms"] {
         let (run, _) = summary(
             &["page"],
@@ -77,7 +77,7 @@ pub(crate) fn browser(table: &mut Table) -> anyhow::Result<()> {
                     (opened - expected).abs() < 1e-9 && arm.ok == arm.attempts,
                 );
                 if browser == "on" {
-                    Table::fact(
+                    Proofs::fact(
                         &format!("{link}, KeepAlive {keepalive}: Chromium's load event"),
                         &format!("{:.1} ms", value(arm, "load_event_us_mean")? / 1e3),
                     );
@@ -122,7 +122,7 @@ pub(crate) fn browser(table: &mut Table) -> anyhow::Result<()> {
     ];
     let (run, _) = summary(&["page"], &near)?;
     for one in &run.arms {
-        Table::fact(
+        Proofs::fact(
             &format!("direct link, {}: median span", one.name),
             &format!("{:.2} ms", span_ms(one)?),
         );
@@ -141,7 +141,7 @@ const FORECASTS: &[(&str, &[&str])] = &[
 ];
 
 /// The fuller model against the measurement, with the simple one beside.
-pub(crate) fn forecast(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn forecast(table: &mut Proofs) -> anyhow::Result<()> {
     for link in ["rtt=15ms", "rtt=40ms", "rtt=100ms"] {
         for (what, settings) in FORECASTS {
             let mut args = vec!["--link", link, "--keepalive", "on,off", "--rounds", "5"];
@@ -161,7 +161,7 @@ pub(crate) fn forecast(table: &mut Table) -> anyhow::Result<()> {
             }
             let saved = value(off, "connections_opened")? - value(on, "connections_opened")?;
             let rtt_ms = loads(on)?.rtt_us.context("round trip")? / 1e3;
-            Table::fact(
+            Proofs::fact(
                 &format!("{link}, {what}: saved by KeepAlive; connections saved × round trip"),
                 &format!(
                     "{:.1} ms; {saved:.0} × {rtt_ms:.1} ms = {:.1} ms",
@@ -175,7 +175,7 @@ pub(crate) fn forecast(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// The published page, in its study.
-pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn study(table: &mut Proofs) -> anyhow::Result<()> {
     let begun = Instant::now();
     let (run, _) = summary(&["study", "run", "page-2016"], &[])?;
     let took = begun.elapsed().as_secs_f64();
@@ -205,12 +205,12 @@ pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
         &format!("{}; {took:.0} s", arms.join(", ")),
         fewest.is_some_and(|count| count >= 30) && took <= 120.0,
     );
-    Table::fact("published: off, on, best shown and typical", "1190, 588; 800, 600 ms");
+    Proofs::fact("published: off, on, best shown and typical", "1190, 588; 800, 600 ms");
     Ok(())
 }
 
 /// Three ways to load a page over a lossy link, all with TLS.
-pub(crate) fn loss(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn loss(table: &mut Proofs) -> anyhow::Result<()> {
     let (run, _) = summary(&["study", "run", "page-loss"], &[])?;
     for one in &run.comparisons {
         let interval = one.ci95.map(|[low, high]| format!(" [{low:.2}, {high:.2}]"));
@@ -264,7 +264,7 @@ fn urls(page: &Waterfall) -> BTreeSet<String> {
 }
 
 /// A page of another's making: the same resources as the browser asks for; and a HAR of that load.
-pub(crate) fn real(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn real(table: &mut Proofs) -> anyhow::Result<()> {
     if !std::path::Path::new(REAL).is_dir() {
         bail!("{REAL} is missing: cargo xtask setup installs mkdocs-doc");
     }

@@ -12,7 +12,7 @@ use crate::answers::unfounded;
 use crate::contest::Rounds;
 use crate::links::tcptoll;
 use crate::support::shipped;
-use crate::table::{Folder, Table};
+use crate::table::{Folder, Proofs};
 use tcptoll_core::record::{Summary, Verdict};
 
 /// What a killed run could leave: processes of ours, network namespaces, devices, files.
@@ -54,7 +54,7 @@ impl Traces {
     }
 }
 
-pub(crate) fn kills(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn kills(table: &mut Proofs) -> anyhow::Result<()> {
     const KILLS: u32 = 50;
     let folder = std::env::temp_dir().join(format!("tcptoll-kills-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
@@ -105,7 +105,7 @@ pub(crate) fn kills(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn clone(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn clone(table: &mut Proofs) -> anyhow::Result<()> {
     let folder = std::env::temp_dir().join(format!("tcptoll-clone-{}", std::process::id()));
     let source = std::env::current_dir()?;
     let run = |command: &mut Command| -> anyhow::Result<()> {
@@ -161,7 +161,7 @@ const ROUNDS: u32 = 100;
 const MARGIN: f64 = 1.03;
 
 /// Client CPU of the shipped binary against that of `cargo build --release`, in turns.
-pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn cost(table: &mut Proofs) -> anyhow::Result<()> {
     let shipped =
         shipped().context("no binary of this commit was packed: cargo xtask dist first")?;
     let built = tcptoll()?;
@@ -227,22 +227,22 @@ fn cpu_us(program: &Path, arguments: &[&str]) -> anyhow::Result<f64> {
 const PYTHON: &str = "target/python/bin/python";
 
 /// A scheduler and five workers in namespaces, of which two are killed and one never returns.
-pub(crate) fn fleet_kills(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn fleet_kills(table: &mut Proofs) -> anyhow::Result<()> {
     bench(table, &["fleet_namespaces.py", &program()?])
 }
 
 /// One load over three machines in namespaces, against nginx' own log.
-pub(crate) fn split(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn split(table: &mut Proofs) -> anyhow::Result<()> {
     bench(table, &["split_namespaces.py", &program()?])
 }
 
 /// 100 workers in one process, and what the scheduler's memory depends on.
-pub(crate) fn workers(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn workers(table: &mut Proofs) -> anyhow::Result<()> {
     bench(table, &["workers.py"])
 }
 
 /// 6,000 trials into frames.
-pub(crate) fn frames(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn frames(table: &mut Proofs) -> anyhow::Result<()> {
     bench(table, &["frames.py", "--engine", "polars"])?;
     bench(table, &["frames.py", "--engine", "pandas"])
 }
@@ -251,7 +251,7 @@ fn program() -> anyhow::Result<String> {
     Ok(tcptoll()?.display().to_string())
 }
 
-fn bench(table: &mut Table, words: &[&str]) -> anyhow::Result<()> {
+fn bench(table: &mut Proofs, words: &[&str]) -> anyhow::Result<()> {
     ensure!(Path::new(PYTHON).exists(), "{PYTHON} is not there: cargo xtask setup first");
     let script = words[0];
     let mut command = Command::new(PYTHON);
@@ -275,7 +275,7 @@ const ANSWERS_MIN: usize = 6;
 const SECONDS_MAX: f64 = 90.0;
 
 /// Runs the tour once, as its first user would.
-pub(crate) fn tour(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn tour(table: &mut Proofs) -> anyhow::Result<()> {
     let folder = Folder::new("tour")?;
     let report = folder.path("report.html");
     let mut command = Command::new(tcptoll()?);

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 
 use crate::http::{only, summary};
-use crate::table::Table;
+use crate::table::Proofs;
 use tcptoll_core::record::{Arm, Comparison, PortUse, Queues, Summary, WorkerPool};
 
 const BALANCE_ARMS: &[(&str, &[&str])] = &[
@@ -39,7 +39,7 @@ fn counter(arm: &Arm, name: &str) -> u64 {
 }
 
 /// A full queue of limit n holds n + 1; drops belong to one listener of three, and to steps.
-pub(crate) fn accept(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn accept(table: &mut Proofs) -> anyhow::Result<()> {
     for backlog in [1_u64, 4, 128, 4_096] {
         let (count, limit) = ((backlog + 100).to_string(), backlog.to_string());
         // Nothing is accepted before all have arrived.
@@ -116,7 +116,7 @@ fn first_dropped(arm: &Arm) -> impl Fn(&tcptoll_core::record::DropBalance) -> u6
     }
 }
 
-fn balance(table: &mut Table, what: &str, args: &[&str]) -> anyhow::Result<()> {
+fn balance(table: &mut Proofs, what: &str, args: &[&str]) -> anyhow::Result<()> {
     let common = ["--rounds", "1", "--accept-delay", "5ms", "--timeout", "4500ms"];
     let (run, _) = summary(&["accept-queue"], &[&common[..], args].concat())?;
     let arm = only(&run)?;
@@ -150,7 +150,7 @@ fn balance(table: &mut Table, what: &str, args: &[&str]) -> anyhow::Result<()> {
 }
 
 /// With `tcp_abort_on_overflow`, last ACKs that meet a full queue are answered with a reset.
-fn abort(table: &mut Table) -> anyhow::Result<()> {
+fn abort(table: &mut Proofs) -> anyhow::Result<()> {
     const RTT_US: f64 = 10_000.0;
     for cookies in ["0", "1"] {
         let (run, _) = summary(
@@ -216,7 +216,7 @@ fn value(arm: &Arm, metric: &str) -> Option<f64> {
 }
 
 /// The step in the CPU time of connect(2) over the ports in use, with one source address and with two.
-pub(crate) fn cliff(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn cliff(table: &mut Proofs) -> anyhow::Result<()> {
     let long = ["--rounds", "1", "--duration", "60s"];
     let (run, _) = summary(&["time-wait"], &long)?;
     let arm = only(&run)?;
@@ -253,14 +253,14 @@ pub(crate) fn cliff(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// The service of the document: idle CPU before and after each fix.
-pub(crate) fn service(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn service(table: &mut Proofs) -> anyhow::Result<()> {
     const STUDY: &str = "time-wait-2021";
     let (run, _) = summary(&["study", "run", STUDY], &[])?;
     ensure!(!run.comparisons.is_empty(), "{STUDY}: nothing was compared");
     for arm in &run.arms {
         let figure =
             |metric| value(arm, metric).map_or("—".to_owned(), |value| format!("{value:.3}"));
-        Table::fact(
+        Proofs::fact(
             &format!("{STUDY}: {}", arm.name),
             &format!(
                 "idle CPU {}, {} requests/s, connect(2) {} µs of CPU; {} of {} ok",
@@ -321,7 +321,7 @@ fn run(args: &[&str]) -> anyhow::Result<Summary> {
 }
 
 /// Workers stuck, by the front services' own status pages.
-pub(crate) fn stuck(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn stuck(table: &mut Proofs) -> anyhow::Result<()> {
     for front in ["workers", "php-fpm"] {
         for (what, limits) in WAITS {
             let args = [POOL, &["--front", front, "--rounds", "1"], limits].concat();
@@ -343,7 +343,7 @@ pub(crate) fn stuck(table: &mut Table) -> anyhow::Result<()> {
 
 /// The study of the document: how much slower requests are that never call the backend, and each
 /// fix's factor.
-pub(crate) fn avalanche(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn avalanche(table: &mut Proofs) -> anyhow::Result<()> {
     const STUDY: &str = "avalanche-2021";
     let found = summary(&["study", "run", STUDY], &[])?.0;
     ensure!(found.valid, "{STUDY}: the run is invalid: {:?}", found.warnings);
@@ -368,7 +368,7 @@ pub(crate) fn avalanche(table: &mut Table) -> anyhow::Result<()> {
             let most = pool.stuck_expected_max.unwrap_or(expected);
             format!("{measured:.1} workers busy, {expected:.1} to {most:.1} from arithmetic")
         });
-        Table::fact(&format!("{STUDY}: {}", arm.name), &format!("{stuck}; {}", groups.join("; ")));
+        Proofs::fact(&format!("{STUDY}: {}", arm.name), &format!("{stuck}; {}", groups.join("; ")));
     }
     Ok(())
 }

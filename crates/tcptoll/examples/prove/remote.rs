@@ -10,7 +10,7 @@ use crate::contest::Rounds;
 use crate::hosts::{Hosts, script};
 pub(crate) use crate::remote_cleanup::{bytes, cut, kills};
 use crate::support::{Folder, program, tcptoll};
-use crate::table::Table;
+use crate::table::Proofs;
 use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::stats::nearest_rank;
 
@@ -93,7 +93,7 @@ const FIRST_MAX: f64 = 0.6;
 const SECOND_MAX: f64 = 0.5;
 
 /// A login, the program copied or found, its agent, and a host's process: until that has answered.
-pub(crate) fn ready(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn ready(table: &mut Proofs) -> anyhow::Result<()> {
     let sshd = Sshd::new()?;
     let proxy = format!(
         "Host here\n  ProxyCommand /usr/sbin/sshd -i -f {}\n",
@@ -139,7 +139,7 @@ const AHEAD_US: f64 = 1e9;
 const ERROR_MAX_US: f64 = 10.0;
 
 /// Offsets against the truth: hosts of one kernel have one clock, or one that is 1,000 s ahead.
-pub(crate) fn offsets(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn offsets(table: &mut Proofs) -> anyhow::Result<()> {
     let hosts = Hosts::start();
     let ssh = hosts.folder.path("ssh");
     let veth = || hosts.tcptoll_over(&ssh, &["connect", "--count", "20"]);
@@ -158,7 +158,7 @@ pub(crate) fn offsets(table: &mut Table) -> anyhow::Result<()> {
 }
 
 fn shown(
-    table: &mut Table,
+    table: &mut Proofs,
     over: &str,
     truth_us: f64,
     most_us: Option<f64>,
@@ -269,7 +269,7 @@ const CASES: [Case; 3] = [
 ];
 
 /// The same experiments on the same kind of link, each host on a CPU of its own as in the lab.
-pub(crate) fn lab(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn lab(table: &mut Proofs) -> anyhow::Result<()> {
     let cpus = tcptoll_kernel::cpu::allowed();
     ensure!(cpus.len() > 1, "needs two CPUs");
     let hosts = Hosts::start();
@@ -298,7 +298,7 @@ pub(crate) fn lab(table: &mut Table) -> anyhow::Result<()> {
 }
 
 fn compared(
-    table: &mut Table,
+    table: &mut Proofs,
     what: &str,
     rounds: &Rounds<f64>,
     [ours, theirs]: [&str; 2],
@@ -341,7 +341,7 @@ while True:
 ";
 
 /// Others open 300 connections/s on the client's machine.
-pub(crate) fn traffic(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn traffic(table: &mut Proofs) -> anyhow::Result<()> {
     const ROUNDS: u32 = 30;
     let hosts = Hosts::start();
     let (mut warned, mut falsely, mut wrong) = (0, 0, 0);

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail, ensure};
 use super::remote::{Sshd, of_root};
 use crate::hosts::{Hosts, MARK, marked};
 use crate::support::{Folder, tcptoll};
-use crate::table::Table;
+use crate::table::Proofs;
 
 /// A run begins within this.
 const BEGIN_LIMIT: Duration = Duration::from_secs(30);
@@ -88,7 +88,7 @@ fn load(hosts: &Hosts, ssh: &str) -> Command {
 }
 
 /// `kill -9` of each process of a run at random moments.
-pub(crate) fn kills(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn kills(table: &mut Proofs) -> anyhow::Result<()> {
     const KILLS: u64 = 100;
     const LEFT_AFTER: Duration = Duration::from_millis(500);
     let hosts = of_root()?;
@@ -168,7 +168,7 @@ fn found(run: &Run, victim: &str, chance: u64) -> anyhow::Result<u32> {
 }
 
 /// The link to the controller is cut under load, the measured path is not.
-pub(crate) fn cut(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn cut(table: &mut Proofs) -> anyhow::Result<()> {
     for (dead_after, most) in [(2, 3.0), (10, 11.0)] {
         let (load, nothing) = one_cut(dead_after)?;
         table.row(
@@ -285,7 +285,7 @@ fn ip(within: Option<&str>, words: &str) -> anyhow::Result<()> {
 }
 
 /// Agents are told random bytes, and messages that were cut short.
-pub(crate) fn bytes(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn bytes(table: &mut Proofs) -> anyhow::Result<()> {
     const AGENTS: u64 = 10_000;
     // What a parent says first: begin a host. Before it the header of tcp-heartbeat's framing.
     let order = b"\0{\"open\":{\"host\":1,\"part\":\"client\"}}";

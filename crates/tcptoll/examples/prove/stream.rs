@@ -10,7 +10,7 @@ use crate::contest::bulk::{self, Contestant, peer_skips_receive};
 use crate::contest::exchange::{self, BARE, OURS, QPERF, SOCKPERF};
 use crate::contest::peers::version_of;
 use crate::http::{quantile_us, summary};
-use crate::table::Table;
+use crate::table::Proofs;
 
 /// Length of a contestant's turn, s.
 const SECONDS: u64 = 2;
@@ -33,7 +33,7 @@ fn shown(ratio: &Ratio, digits: usize, unit: &str) -> String {
 }
 
 /// One stream beside iperf3's, on a direct link.
-pub(crate) fn iperf3(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn iperf3(table: &mut Proofs) -> anyhow::Result<()> {
     needs("iperf3")?;
     let skips = peer_skips_receive();
     let both = if skips { &Contestant::SKIPS_BOTH[..] } else { &Contestant::SKIPS_BOTH[..1] };
@@ -65,10 +65,10 @@ pub(crate) fn iperf3(table: &mut Table) -> anyhow::Result<()> {
             let met = client.value <= 0.8;
             table.row(&format!("client CPU per GB: {what}"), "≤ 0.80", &client_shown, met);
         } else {
-            Table::fact(&format!("goodput: {what}"), &goodput_shown);
-            Table::fact(&format!("client CPU per GB: {what}"), &client_shown);
+            Proofs::fact(&format!("goodput: {what}"), &goodput_shown);
+            Proofs::fact(&format!("client CPU per GB: {what}"), &client_shown);
         }
-        Table::fact(&format!("server CPU per GB: {what}"), &shown(&server, 3, "s"));
+        Proofs::fact(&format!("server CPU per GB: {what}"), &shown(&server, 3, "s"));
     }
     if !skips {
         let name = Contestant::SKIPS_BOTH[0].name();
@@ -77,7 +77,7 @@ pub(crate) fn iperf3(table: &mut Table) -> anyhow::Result<()> {
         let mean = |figure: fn(&bulk::Sample) -> f64| {
             samples.iter().map(figure).sum::<f64>() / samples.len().max(1) as f64
         };
-        Table::fact(
+        Proofs::fact(
             &format!("{name}, one stream, direct link; this iperf3 has no --skip-rx-copy"),
             &format!(
                 "{:.2} Gbit/s, {:.3} s of client CPU per GB",
@@ -90,7 +90,7 @@ pub(crate) fn iperf3(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// A byte there and a byte back, beside sockperf, qperf and the least that it takes.
-pub(crate) fn exchanges(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn exchanges(table: &mut Proofs) -> anyhow::Result<()> {
     needs(SOCKPERF)?;
     needs(QPERF)?;
     let names = [OURS, SOCKPERF, QPERF, BARE];
@@ -140,7 +140,7 @@ const WINDOWS: &str = "16K,32K,64K,128K,256K,512K,1M";
 const OFF_MAX: f64 = 0.10;
 
 /// Is the goodput that of the window, and the cause the one of the arithmetic?
-pub(crate) fn windows(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn windows(table: &mut Proofs) -> anyhow::Result<()> {
     for congestion in ["cubic", "bbr"] {
         let args = ["--link", WINDOW_LINK, "--congestion", congestion, "--receive-buffer", WINDOWS];
         receive_windows(table, congestion, &stream(&args)?)?;
@@ -170,7 +170,7 @@ fn causes<'a>(summary: &'a Summary, arm: &Arm) -> Vec<&'a str> {
     of_arm.map(|cause| cause.id.as_str()).collect()
 }
 
-fn receive_windows(table: &mut Table, congestion: &str, found: &Summary) -> anyhow::Result<()> {
+fn receive_windows(table: &mut Proofs, congestion: &str, found: &Summary) -> anyhow::Result<()> {
     /// Where the two bounds are this near, either is right.
     const CROSSOVER: f64 = 0.10;
     let (mut worst, mut wrong) = (0.0_f64, Vec::new());
@@ -193,7 +193,7 @@ fn receive_windows(table: &mut Table, congestion: &str, found: &Summary) -> anyh
         if named.is_empty() || !named.iter().all(|name| right.contains(name)) {
             wrong.push(format!("{}: {} instead of {}", arm.name, named.join("+"), right.join("/")));
         }
-        Table::fact(
+        Proofs::fact(
             &format!("{congestion}, {WINDOW_LINK}, {}", arm.name),
             &format!(
                 "{:.1} Mbit/s, min(link, {window:.0} B / {:.2} ms) is {:.1}: {:+.1} %; {}",
@@ -222,7 +222,7 @@ fn receive_windows(table: &mut Table, congestion: &str, found: &Summary) -> anyh
 }
 
 /// Arms that the kernel limited by their send buffer must say so, and no other.
-fn send_buffers(table: &mut Table, congestion: &str, found: &Summary) -> anyhow::Result<()> {
+fn send_buffers(table: &mut Proofs, congestion: &str, found: &Summary) -> anyhow::Result<()> {
     let mut wrong = Vec::new();
     for arm in &found.arms {
         let (transfer, way) = up(arm)?;
@@ -241,7 +241,7 @@ fn send_buffers(table: &mut Table, congestion: &str, found: &Summary) -> anyhow:
         if !is_right {
             wrong.push(format!("{}: {}", arm.name, named.join("+")));
         }
-        Table::fact(
+        Proofs::fact(
             &format!("{congestion}, {WINDOW_LINK}, {}", arm.name),
             &format!(
                 "{:.1} Mbit/s, {in_flight:.0} B in flight at the most, by which {:.1}; send buffer {} B; {}",
@@ -267,7 +267,7 @@ fn listed(wrong: &[String]) -> String {
 }
 
 /// Bytes sent, received and on the wire.
-pub(crate) fn bytes(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn bytes(table: &mut Proofs) -> anyhow::Result<()> {
     let runs: &[(&str, &[&str])] = &[
         ("direct link, tapped, limited to 2 Gbit/s", &["--tap", "--rate", "2gbit"]),
         ("10 ms, 200 Mbit/s", &["--link", "rtt=10ms,rate=200mbit"]),
@@ -317,7 +317,7 @@ pub(crate) fn bytes(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// Messages of 1 to 64 bytes: segments for each, and who was the limit.
-pub(crate) fn small_messages(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn small_messages(table: &mut Proofs) -> anyhow::Result<()> {
     /// From this share of a CPU on an end did not wait.
     const BUSY: f64 = 0.9;
     let args = ["--message", "1,4,16,64", "--nagle", "on,off", "--duration", "2s"];
@@ -350,7 +350,7 @@ pub(crate) fn small_messages(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// A request in two writes: the stall, its cause, and the ACK's delay off the wire.
-pub(crate) fn write_write_read(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn write_write_read(table: &mut Proofs) -> anyhow::Result<()> {
     const STALL: &str = "nagle-delayed-ack";
     for link in ["direct", "rtt=10ms"] {
         let args = ["--pattern", "write-write-read", "--message", "100", "--nagle", "on,off"];

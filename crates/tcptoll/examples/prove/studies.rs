@@ -14,7 +14,7 @@ use tcptoll_measure::record::{ReadError, Record};
 
 use crate::links::tcptoll;
 use crate::table::Folder;
-use crate::table::Table;
+use crate::table::Proofs;
 
 /// Numbers from a fixed recurrence (Knuth's MMIX).
 struct Dice(u64);
@@ -41,7 +41,7 @@ fn study(args: &[&str]) -> anyhow::Result<Summary> {
 
 /// The synthetic sources and the agreement with scipy: tests of the statistics, which print their
 /// figures as rows of this table.
-pub(crate) fn honesty(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn honesty(table: &mut Proofs) -> anyhow::Result<()> {
     let output = Command::new("cargo")
         .args(["test", "--release", "--locked", "--quiet", "--package", "tcptoll-core"])
         .args(["--test", "honesty", "--test", "scipy", "--", "--nocapture", "--test-threads=1"])
@@ -81,7 +81,7 @@ against = 'a'
 ";
 
 /// The same arm twice, in the lab; and what its spread says of a true difference of 5 %.
-pub(crate) fn itself(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn itself(table: &mut Proofs) -> anyhow::Result<()> {
     const STUDIES: usize = 100;
     let folder = Folder::new("itself")?;
     let file = folder.file("itself.toml", AA)?;
@@ -109,7 +109,7 @@ pub(crate) fn itself(table: &mut Table) -> anyhow::Result<()> {
     );
     let sd = sample::sd(&ratios).context("spread")?;
     let round_s = sample::mean(&round_s).context("rounds")?;
-    Table::fact(
+    Proofs::fact(
         "spread of the paired ratios of these rounds (300 connections each)",
         &format!("{:.1} % in {} rounds of {round_s:.2} s", sd * 100.0, ratios.len()),
     );
@@ -177,7 +177,7 @@ against = 'rtt=1000us'
 ";
 
 /// A difference of 5 % that is really there.
-pub(crate) fn power(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn power(table: &mut Proofs) -> anyhow::Result<()> {
     const STUDIES: usize = 20;
     let folder = Folder::new("power")?;
     let file = folder.file("power.toml", FIVE_PERCENT)?;
@@ -217,7 +217,7 @@ all_pairs = true
 ";
 
 /// `kill -9` at random moments, and `--resume`.
-pub(crate) fn resume(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn resume(table: &mut Proofs) -> anyhow::Result<()> {
     const KILLS: u32 = 200;
     let folder = Folder::new("resume")?;
     let file = folder.file("killed.toml", KILLED)?;
@@ -302,7 +302,7 @@ pub(crate) fn resume(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// SIGTERM at random moments of a study: how long until its record and summary are whole.
-pub(crate) fn stops(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn stops(table: &mut Proofs) -> anyhow::Result<()> {
     const STOPS: u32 = 20;
     let folder = Folder::new("stops")?;
     let study = KILLED.replace("link = 'direct'", "link = 'cross-region'");
@@ -349,7 +349,7 @@ fn lines(path: &Path) -> usize {
 }
 
 /// A study of 4 × 2 arms at 17 s a trial, and the same at 0.5 s.
-pub(crate) fn shorter(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn shorter(table: &mut Proofs) -> anyhow::Result<()> {
     let run = |duration: &str| -> anyhow::Result<(Summary, f64)> {
         let begun = Instant::now();
         let setting = format!("duration={duration}");
@@ -368,7 +368,7 @@ pub(crate) fn shorter(table: &mut Table) -> anyhow::Result<()> {
         &format!("{same} of {}: {}", long.comparisons.len(), said(&long.comparisons)),
         same == long.comparisons.len(),
     );
-    Table::fact(
+    Proofs::fact(
         "total time; what was given up: half widths of the intervals",
         &format!(
             "{long_s:.0} s against {short_s:.0} s; {} against {}",

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Rows as they come, printed at once.
-pub(crate) struct Table {
+pub(crate) struct Proofs {
     missed: usize,
     rows: usize,
 }
 
-impl Table {
+impl Proofs {
     pub(crate) fn begin() -> Self {
         println!("| what | goal | measured | |");
         println!("| --- | --- | --- | --- |");

@@ -13,7 +13,7 @@ use tcptoll_core::record::Arm;
 
 use crate::http::{only, summary};
 use crate::table::Folder;
-use crate::table::Table;
+use crate::table::Proofs;
 
 const SERVER: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/capacity.py"));
 
@@ -149,7 +149,7 @@ impl Judged {
         }
     }
 
-    fn rows(&self, table: &mut Table, server: &str, of_what: &str) {
+    fn rows(&self, table: &mut Proofs, server: &str, of_what: &str) {
         table.row(
             &format!("{server}: {} runs, the rate against {of_what}", self.runs),
             "within 2 %, or within the printed resolution where that is more; never above capacity by more",
@@ -194,7 +194,7 @@ fn run(port: u16, log: &str, args: &[&str]) -> anyhow::Result<(Arm, Option<f64>)
 
 /// Capacity by arithmetic.
 fn arithmetic(
-    table: &mut Table,
+    table: &mut Proofs,
     service_s: f64,
     durations: &[(&str, &[f64])],
 ) -> anyhow::Result<()> {
@@ -226,7 +226,7 @@ fn arithmetic(
 }
 
 /// More connections than workers, more requests than both can serve, and a time limit that is near.
-pub(crate) fn overload(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn overload(table: &mut Proofs) -> anyhow::Result<()> {
     let folder = Folder::new("overload")?;
     let log = folder.path("log");
     let (mut within, mut late, mut runs) = (0, 0, Vec::new());
@@ -259,7 +259,7 @@ pub(crate) fn overload(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// Capacity by the round trip of an emulated link.
-fn distant(table: &mut Table) -> anyhow::Result<()> {
+fn distant(table: &mut Proofs) -> anyhow::Result<()> {
     let capacity = WORKERS as f64 / 0.02;
     let mut judged = Judged::of_connections(WORKERS);
     let connections = WORKERS.to_string();
@@ -299,7 +299,7 @@ fn distant(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// Capacity as measured in closed loop just before.
-pub(crate) fn nginx(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn nginx(table: &mut Proofs) -> anyhow::Result<()> {
     let mut judged = Judged::of_connections(50);
     let base = ["--server", "nginx", "--connections", "50", "--keepalive-requests", "0"];
     for duration in ["1s", "2s"] {
@@ -336,7 +336,7 @@ pub(crate) fn nginx(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// What a server does that no other does.
-fn behaviours(table: &mut Table) -> anyhow::Result<()> {
+fn behaviours(table: &mut Proofs) -> anyhow::Result<()> {
     let folder = Folder::new("behaviours")?;
     let log = folder.path("log");
     let mut told = Vec::new();
@@ -393,7 +393,7 @@ fn behaviours(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// All of the above.
-pub(crate) fn truth(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn truth(table: &mut Proofs) -> anyhow::Result<()> {
     const ALL: &[f64] = &[0.1, 0.5, 0.9, 1.05, 1.5, 3.0, 10.0];
     const EDGES: &[f64] = &[0.1, 0.9, 1.05, 10.0];
     let python = Command::new("python3").arg("--version").output();

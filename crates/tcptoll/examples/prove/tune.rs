@@ -13,7 +13,7 @@ use tcptoll_measure::pages::Server;
 use crate::http::summary;
 use crate::links::tcptoll;
 use crate::table::Folder;
-use crate::table::Table;
+use crate::table::Proofs;
 
 /// What is sought.
 const P95: &str = "page_us_p95";
@@ -24,7 +24,7 @@ fn value(arm: &Arm, metric: &str) -> anyhow::Result<f64> {
 }
 
 /// Workers that `mod_status` shows against arrivals × (service + timeout).
-pub(crate) fn held(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn held(table: &mut Proofs) -> anyhow::Result<()> {
     let load = ["--memory", "512M", "--worker-memory", "5M", "--max-workers", "80"];
     let visitors = ["--rate", "1", "--pages", "1", "--duration", "30s", "--warmup", "10s"];
     let arms = ["--keepalive-timeout", "1s,2s,3s,5s,8s", "--rounds", "1"];
@@ -45,7 +45,7 @@ pub(crate) fn held(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// The belief that `MaxKeepAliveRequests` divided by 6 is the number of visitors.
-pub(crate) fn requests(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn requests(table: &mut Proofs) -> anyhow::Result<()> {
     let (run, _) = summary(&["study", "run", "requests-per-visitor"], &["--rounds", "4"])?;
     let arm = |name: &str| {
         let found = run.arms.iter().find(|arm| arm.name == name);
@@ -56,7 +56,7 @@ pub(crate) fn requests(table: &mut Table) -> anyhow::Result<()> {
         let one = arm(name)?;
         let held = value(one, "workers_held_mean")?;
         let per_page = value(one, "connections_per_page")?;
-        Table::fact(
+        Proofs::fact(
             &format!("MaxKeepAliveRequests, {name}"),
             &format!(
                 "{per_page:.2} connections per page, {held:.1} workers held, {} of {} pages whole",
@@ -75,22 +75,22 @@ pub(crate) fn requests(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// The example for little memory: the found setting, and the document's values next to it.
-pub(crate) fn vps(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn vps(table: &mut Proofs) -> anyhow::Result<()> {
     verdicts(table, "vps-2016")
 }
 
 /// The example for much memory and visitors in peaks.
-pub(crate) fn dedicated(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn dedicated(table: &mut Proofs) -> anyhow::Result<()> {
     verdicts(table, "dedicated-2016")
 }
 
 /// The found setting of the first example against a grid.
-pub(crate) fn vps_grid(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn vps_grid(table: &mut Proofs) -> anyhow::Result<()> {
     against_grid(table, "vps-2016")
 }
 
 /// The same of the second.
-pub(crate) fn dedicated_grid(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn dedicated_grid(table: &mut Proofs) -> anyhow::Result<()> {
     against_grid(table, "dedicated-2016")
 }
 
@@ -117,7 +117,7 @@ fn searched(folder: &Folder, study: &str) -> anyhow::Result<Found> {
         .with_context(|| format!("tune --study {study}: {status}"))
 }
 
-fn verdicts(table: &mut Table, study: &str) -> anyhow::Result<()> {
+fn verdicts(table: &mut Proofs, study: &str) -> anyhow::Result<()> {
     let folder = Folder::new(study)?;
     let found = searched(&folder, study)?;
     compared(table, study, &found);
@@ -125,8 +125,8 @@ fn verdicts(table: &mut Table, study: &str) -> anyhow::Result<()> {
 }
 
 /// The answer, and a row for each setting that was compared with it.
-fn compared(table: &mut Table, study: &str, found: &Found) {
-    Table::fact(&format!("{study}: tune"), &found.answer());
+fn compared(table: &mut Proofs, study: &str, found: &Found) {
+    Proofs::fact(&format!("{study}: tune"), &found.answer());
     for one in &found.compared {
         let setting = one.setting.name(found.server);
         let interval = one.comparison.as_ref().and_then(|comparison| comparison.ci95);
@@ -139,7 +139,7 @@ fn compared(table: &mut Table, study: &str, found: &Found) {
     }
 }
 
-fn against_grid(table: &mut Table, study: &str) -> anyhow::Result<()> {
+fn against_grid(table: &mut Proofs, study: &str) -> anyhow::Result<()> {
     let folder = Folder::new(study)?;
     let found = searched(&folder, study)?;
     let chosen = found.chosen().context("a setting")?;
@@ -157,7 +157,7 @@ fn against_grid(table: &mut Table, study: &str) -> anyhow::Result<()> {
     let mut best: Option<(&Arm, f64)> = None;
     for arm in &grid.arms {
         let us = geometric(arm);
-        Table::fact(
+        Proofs::fact(
             &format!("{study}: grid, {}", arm.name),
             &format!(
                 "p95 {}, {} of {} pages whole, {:.1} held",
@@ -269,7 +269,7 @@ fn duel(folder: &Folder, found: &Found, choice: Setting, best: &Arm) -> anyhow::
 }
 
 /// Every configuration against the check of the installed server, in the files of the distribution.
-pub(crate) fn snippets(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn snippets(table: &mut Proofs) -> anyhow::Result<()> {
     let folder = Folder::new("snippets")?;
     for server in Server::ALL {
         let mut taken = 0;

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::links::tcptoll;
-use crate::table::{Folder, Table};
+use crate::table::{Folder, Proofs};
 use crate::watch_cost::{Crowd, mib, used};
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_live::watch::{Destination, History, Interval, ListenerLook, Look, Process, WatchLine};
@@ -33,28 +33,28 @@ const INSIDES: &[(&str, Inside)] = &[
 ];
 
 /// Every figure of ten busy listeners is that of `ss` and `nstat`: 90 s.
-pub(crate) fn equal(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn equal(table: &mut Proofs) -> anyhow::Result<()> {
     run(table, "watch-equal")
 }
 
 /// Overflows are named soon, at the right listener, with the right rate: 90 s.
-pub(crate) fn overflow(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn overflow(table: &mut Proofs) -> anyhow::Result<()> {
     run(table, "watch-overflow")
 }
 
 /// What a watch of 1,000 listeners and 50,000 connections costs: 3 minutes.
-pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn cost(table: &mut Proofs) -> anyhow::Result<()> {
     run(table, "watch-cost")
 }
 
 /// A day, by a run of ten minutes and by a clock sped up: 13 minutes.
-pub(crate) fn day(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn day(table: &mut Proofs) -> anyhow::Result<()> {
     run(table, "watch-day")?;
     run(table, CLOCK)
 }
 
 /// What the real Prometheus has of a watch: 80 s.
-pub(crate) fn prometheus(table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn prometheus(table: &mut Proofs) -> anyhow::Result<()> {
     run(table, "watch-prometheus")
 }
 
@@ -72,7 +72,7 @@ fn lo_up() -> anyhow::Result<()> {
 }
 
 /// Runs a group in its namespace, and puts its rows into the table.
-fn run(table: &mut Table, group: &str) -> anyhow::Result<()> {
+fn run(table: &mut Proofs, group: &str) -> anyhow::Result<()> {
     let own = std::env::current_exe()?;
     let mut child = Command::new("unshare")
         .args(["--user", "--map-root-user", "--net", "--"])
@@ -88,7 +88,7 @@ fn run(table: &mut Table, group: &str) -> anyhow::Result<()> {
         let text = |name: &str| row[name].as_str().unwrap_or_default();
         match row["met"].as_bool() {
             Some(met) => table.row(text("what"), text("goal"), text("measured"), met),
-            None => Table::fact(text("what"), text("measured")),
+            None => Proofs::fact(text("what"), text("measured")),
         }
     }
     ensure!(child.wait()?.success(), "it failed in its namespace");
@@ -263,7 +263,7 @@ fn look(second: u64) -> Look {
         at_s: second as f64,
         time: "2026-01-01T03:00:00.000Z".to_owned(),
         listeners: (0..1_000).map(listener).collect(),
-        table: Some(tcptoll_live::watch::Table {
+        table: Some(tcptoll_live::watch::Proofs {
             at_s: second as f64,
             took_s: 0.04,
             states: [("ESTABLISHED".to_owned(), 50_000), ("TIME-WAIT".to_owned(), 20_000 + second)]

@@ -364,7 +364,7 @@ fn earliest(known: &mut Option<u64>, at_ns: u64) {
 ///
 /// Shape: serialized as an array in the order of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Row", into = "Row")]
+#[serde(from = "RawRow", into = "RawRow")]
 pub struct SpanRow {
     /// The client's port.
     pub client_port: u16,
@@ -387,10 +387,10 @@ pub struct SpanRow {
 }
 
 type Times = (Option<u64>, Option<u64>, Option<u64>, Option<u64>);
-type Row = (u16, Times, (u64, u64, u64), (u64, u64, u64));
+type RawRow = (u16, Times, (u64, u64, u64), (u64, u64, u64));
 
-impl From<Row> for SpanRow {
-    fn from((client_port, times, bytes, held): Row) -> Self {
+impl From<RawRow> for SpanRow {
+    fn from((client_port, times, bytes, held): RawRow) -> Self {
         let (syn_us, request_us, first_byte_us, last_byte_us) = times;
         let (client_bytes, server_bytes, server_retransmissions) = bytes;
         let (gaps, held_bytes, held_ns) = held;
@@ -409,7 +409,7 @@ impl From<Row> for SpanRow {
     }
 }
 
-impl From<SpanRow> for Row {
+impl From<SpanRow> for RawRow {
     fn from(row: SpanRow) -> Self {
         let held = row.head_of_line;
         (

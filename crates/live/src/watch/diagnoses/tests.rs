@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::look::{Destination, ListenerLook, Look, Table};
+use super::super::look::{Destination, ListenerLook, Look, SocketDump};
 use super::super::state::{DestinationState, Rates, Segments, Standing};
 use super::super::{History, Process};
 use super::*;
@@ -377,7 +377,7 @@ proptest! {
             look.counted.tracked = Some(tracked);
             look.counted.memory_bytes = Some(100_000_000);
             look.counted.orphans = Some(1_000);
-            look.table = Some(Table { at_s, destinations: vec![one], ..Table::default() });
+            look.table = Some(SocketDump { at_s, destinations: vec![one], ..SocketDump::default() });
             let state = history.push(look);
             prop_assert_eq!(&state.diagnoses, &[]);
         }

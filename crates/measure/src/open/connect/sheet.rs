@@ -193,10 +193,10 @@ fn bars(timeline: &Timeline, width: usize) -> Vec<Part> {
     let number = |step: &Step| unit.figure(step.p50_us);
     let symbol = |_: &Step| unit.symbol().to_owned();
     let table = vec![
-        layout::Column::new("", Align::Left, cells(&|s| clean::shorten(&s.at, 8))),
-        layout::Column::new("", Align::Left, cells(&|s| clean::shorten(&s.name, 34))),
-        layout::Column::new("", Align::Point, cells(&number)),
-        layout::Column::new("", Align::Left, cells(&symbol)).gap(1),
+        layout::LaidColumn::new("", Align::Left, cells(&|s| clean::shorten(&s.at, 8))),
+        layout::LaidColumn::new("", Align::Left, cells(&|s| clean::shorten(&s.name, 34))),
+        layout::LaidColumn::new("", Align::Point, cells(&number)),
+        layout::LaidColumn::new("", Align::Left, cells(&symbol)).gap(1),
     ];
     let lines = lay_out(table);
     let left = lines.width().max(20);
@@ -265,10 +265,18 @@ fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Part> {
             }
         };
         lay_out(vec![
-            layout::Column::new("seen by", Align::Left, cells(&|v| clean::shorten(&v.name, 16))),
-            layout::Column::new("from … to", Align::Left, cells(&|v| clean::shorten(&v.span, 26))),
-            layout::Column::new("median", Align::Right, cells(&|v| time(v.p50_us))),
-            layout::Column::new("expected", Align::Left, cells(&expected)),
+            layout::LaidColumn::new(
+                "seen by",
+                Align::Left,
+                cells(&|v| clean::shorten(&v.name, 16)),
+            ),
+            layout::LaidColumn::new(
+                "from … to",
+                Align::Left,
+                cells(&|v| clean::shorten(&v.span, 26)),
+            ),
+            layout::LaidColumn::new("median", Align::Right, cells(&|v| time(v.p50_us))),
+            layout::LaidColumn::new("expected", Align::Left, cells(&expected)),
         ])
     };
     // The fourth digit of a time is worth its room only while there is room.
@@ -326,10 +334,10 @@ fn expected_table(rows: &[(&Arm, Expected<'_>)]) -> Vec<Part> {
         number::exact_times(&rows.iter().map(|(_, e)| time(e)).collect::<Vec<_>>())
     };
     let lines = lay_out(vec![
-        layout::Column::new("connect, median", Align::Left, clean::shorten_all(&names, 26)),
-        layout::Column::new("expected", Align::Right, times(|e| e.theory_us)),
-        layout::Column::new("measured", Align::Right, times(|e| e.measured_us)),
-        layout::Column::new("off", Align::Right, cells(&|e| e.off())),
+        layout::LaidColumn::new("connect, median", Align::Left, clean::shorten_all(&names, 26)),
+        layout::LaidColumn::new("expected", Align::Right, times(|e| e.theory_us)),
+        layout::LaidColumn::new("measured", Align::Right, times(|e| e.measured_us)),
+        layout::LaidColumn::new("off", Align::Right, cells(&|e| e.off())),
     ]);
     let mut how: Vec<String> =
         rows.iter().map(|(_, e)| format!("{}, RTT from {}", e.formula(), e.rtt_from)).collect();

@@ -26,8 +26,8 @@ fn overflows(one: &ListenerState) -> String {
 }
 
 /// Columns of listeners.
-pub(super) const LISTENERS: &[Column<ListenerState>] = &[
-    Column {
+pub(super) const LISTENERS: &[Field<ListenerState>] = &[
+    Field {
         title: "LISTENER",
         align: Align::Left,
         width: (18, 47),
@@ -38,7 +38,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         },
         sort: Some(Sort::Address),
     },
-    Column {
+    Field {
         title: "PROCESS",
         align: Align::Left,
         width: (9, 24),
@@ -46,7 +46,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         cell: process,
         sort: Some(Sort::Process),
     },
-    Column {
+    Field {
         title: "QUEUE",
         align: Align::Right,
         width: (5, 7),
@@ -54,7 +54,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         cell: |one, width| count(one.accept_queue_len, width),
         sort: Some(Sort::Queue),
     },
-    Column {
+    Field {
         title: "",
         align: Align::Left,
         width: (4, 20),
@@ -62,7 +62,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         cell: |one, width| bar(one.accept_queue_len.into(), one.accept_queue_limit.into(), width),
         sort: None,
     },
-    Column {
+    Field {
         title: "LIMIT",
         align: Align::Right,
         width: (5, 7),
@@ -70,7 +70,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         cell: |one, width| count(one.accept_queue_limit, width),
         sort: None,
     },
-    Column {
+    Field {
         title: "PEAK",
         align: Align::Right,
         width: (5, 7),
@@ -78,7 +78,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         cell: |one, width| count(one.accept_queue_peak, width),
         sort: Some(Sort::Peak),
     },
-    Column {
+    Field {
         title: "SYN-RECV",
         align: Align::Right,
         width: (8, 8),
@@ -86,7 +86,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         cell: |one, _| one.syn_queue_len.map_or_else(|| ABSENT.to_owned(), |len| short(len.into())),
         sort: Some(Sort::SynReceived),
     },
-    Column {
+    Field {
         title: "OVERFL/s",
         align: Align::Right,
         width: (8, 9),
@@ -94,7 +94,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         cell: |one, _| overflows(one),
         sort: Some(Sort::Overflows),
     },
-    Column {
+    Field {
         title: "DROP/s",
         align: Align::Right,
         width: (6, 8),
@@ -102,7 +102,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         cell: |one, _| one.drops_per_s.map_or_else(|| ABSENT.to_owned(), rate),
         sort: Some(Sort::Drops),
     },
-    Column {
+    Field {
         title: "DROPPED",
         align: Align::Right,
         width: (8, 9),
@@ -110,7 +110,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         cell: |one, _| one.drops.map_or_else(|| ABSENT.to_owned(), short),
         sort: None,
     },
-    Column {
+    Field {
         title: "PEAK 5 s",
         align: Align::Right,
         width: (8, 8),
@@ -118,7 +118,7 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
         cell: |one, width| count(one.accept_queue_recent_peak, width),
         sort: None,
     },
-    Column {
+    Field {
         title: "INODE",
         align: Align::Right,
         width: (10, 12),
@@ -129,8 +129,8 @@ pub(super) const LISTENERS: &[Column<ListenerState>] = &[
 ];
 
 /// Columns of destinations.
-pub(super) const DESTINATIONS: &[Column<DestinationState>] = &[
-    Column {
+pub(super) const DESTINATIONS: &[Field<DestinationState>] = &[
+    Field {
         title: "DESTINATION",
         align: Align::Left,
         width: (19, 47),
@@ -138,7 +138,7 @@ pub(super) const DESTINATIONS: &[Column<DestinationState>] = &[
         cell: |one, _| host_port(&printable_line(&one.address), one.port),
         sort: None,
     },
-    Column {
+    Field {
         title: "PORTS",
         align: Align::Right,
         width: (6, 7),
@@ -146,7 +146,7 @@ pub(super) const DESTINATIONS: &[Column<DestinationState>] = &[
         cell: |one, width| count(one.ports_in_use, width),
         sort: None,
     },
-    Column {
+    Field {
         title: "",
         align: Align::Left,
         width: (5, 20),
@@ -157,7 +157,7 @@ pub(super) const DESTINATIONS: &[Column<DestinationState>] = &[
         },
         sort: None,
     },
-    Column {
+    Field {
         title: "LEFT",
         align: Align::Right,
         width: (6, 7),
@@ -165,7 +165,7 @@ pub(super) const DESTINATIONS: &[Column<DestinationState>] = &[
         cell: |one, width| one.ports_left.map_or_else(|| ABSENT.to_owned(), |n| count(n, width)),
         sort: None,
     },
-    Column {
+    Field {
         title: "TIME-WAIT",
         align: Align::Right,
         width: (9, 9),
@@ -173,7 +173,7 @@ pub(super) const DESTINATIONS: &[Column<DestinationState>] = &[
         cell: |one, width| count(one.time_wait, width),
         sort: None,
     },
-    Column {
+    Field {
         title: "CHANGE/s",
         align: Align::Right,
         width: (8, 8),
@@ -181,7 +181,7 @@ pub(super) const DESTINATIONS: &[Column<DestinationState>] = &[
         cell: |one, _| one.ports_per_s.map_or_else(|| ABSENT.to_owned(), rate),
         sort: None,
     },
-    Column {
+    Field {
         title: "LASTS",
         align: Align::Right,
         width: (7, 8),
@@ -189,7 +189,7 @@ pub(super) const DESTINATIONS: &[Column<DestinationState>] = &[
         cell: |one, _| one.lasts_s.map_or_else(|| ABSENT.to_owned(), lasts),
         sort: None,
     },
-    Column {
+    Field {
         title: "SYN-SENT",
         align: Align::Right,
         width: (8, 8),
@@ -309,7 +309,7 @@ pub(super) enum Align {
 }
 
 /// A column of a table of `T`.
-pub(super) struct Column<T> {
+pub(super) struct Field<T> {
     pub title: &'static str,
     pub align: Align,
     /// Columns of the terminal that it takes, at least and at most.
@@ -341,7 +341,7 @@ pub(super) struct ShownColumn {
 ///
 /// `content`: the longest text of each column. Room that is left goes to columns whose content needs
 /// it, then to bars.
-pub(super) fn fit<T>(columns: &[Column<T>], content: &[usize], width: usize) -> Vec<ShownColumn> {
+pub(super) fn fit<T>(columns: &[Field<T>], content: &[usize], width: usize) -> Vec<ShownColumn> {
     let mut ranked: Vec<usize> = (0..columns.len()).collect();
     ranked.sort_by_key(|column| columns[*column].rank);
     let mut shown = Vec::new();
@@ -417,8 +417,8 @@ pub(super) fn aligned(text: &str, align: Align, width: usize) -> String {
 }
 
 /// The longest text of each column among these rows.
-pub(super) fn content<T>(columns: &[Column<T>], rows: &[&T]) -> Vec<usize> {
-    let longest = |column: &Column<T>| {
+pub(super) fn content<T>(columns: &[Field<T>], rows: &[&T]) -> Vec<usize> {
+    let longest = |column: &Field<T>| {
         // A bar has no length of its own.
         let wide = if column.title.is_empty() { 0 } else { column.width.1 };
         let cells = rows.iter().map(|row| display_width(&(column.cell)(row, wide)));

@@ -8,7 +8,7 @@ use tcptoll_live::watch::{ListenerState, State};
 use tcptoll_show::{printable, printable_line};
 
 use super::figures::{activity, in_words, lasts, levels, lines, unreadable};
-use super::table::{self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit};
+use super::table::{self, Align, DESTINATIONS, Field, LISTENERS, Sort, aligned, content, fit};
 use crate::commands::prose::beside;
 use crate::screen;
 
@@ -213,7 +213,7 @@ fn left_out(text: &mut String, what: &str, count: u64) {
 }
 
 /// A table with its title, after an empty line; nothing if it has no rows.
-fn rows<T>(text: &mut String, columns: &[Column<T>], rows: &[&T], width: usize) {
+fn rows<T>(text: &mut String, columns: &[Field<T>], rows: &[&T], width: usize) {
     if rows.is_empty() {
         return;
     }

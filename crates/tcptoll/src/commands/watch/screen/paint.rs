@@ -10,7 +10,7 @@ use super::super::figures::{
     activity, clock, cost, cut, lasts, levels, line, sparkline, unreadable,
 };
 use super::super::table::{
-    Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit, shortened,
+    Align, DESTINATIONS, Field, LISTENERS, Sort, aligned, content, fit, shortened,
 };
 use super::super::text::{Watched, fix_in_a_line, is_over, mark, nothing_wrong};
 use super::view::{Rows, ScreenState, Section};
@@ -365,7 +365,7 @@ fn part<T>(
     view: &ScreenState,
     rows: &Rows<'_>,
     section: Section,
-    columns: &[Column<T>],
+    columns: &[Field<T>],
     (found, count): (&[&T], u64),
     trend: Option<&Trend<'_, T>>,
     [width, height]: [usize; 2],

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use insta::assert_snapshot;
 use tcptoll_core::tcp::counters::Counters;
 use tcptoll_live::watch::{
-    Counted, Destination, History, Limits, ListenerLook, Look, LookCost, Process, Table,
+    Counted, Destination, History, Limits, ListenerLook, Look, LookCost, Process, SocketDump,
 };
 
 use super::super::text::{Watched, whole};
@@ -116,7 +116,7 @@ fn scarce() -> History {
             syn_sent: 0,
             here: false,
         };
-        look.table = Some(Table {
+        look.table = Some(SocketDump {
             at_s: (second / 2 * 2).into(),
             took_s: 0.043,
             states: [("ESTABLISHED".to_owned(), 2_790), ("TIME-WAIT".to_owned(), 25_110)].into(),
@@ -336,7 +336,7 @@ fn a_destination_that_is_this_machine_is_explained_by_its_listener() {
     let mut history = overflowing();
     let mut look =
         look(10, vec![listener("0.0.0.0:6379", Some("redis-server"), 129, 128, 2_140)], 2_140);
-    look.table = Some(Table {
+    look.table = Some(SocketDump {
         at_s: 10.0,
         took_s: 0.01,
         states: [("ESTABLISHED".to_owned(), 3)].into(),
