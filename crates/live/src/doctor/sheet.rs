@@ -31,12 +31,13 @@ pub fn examination_sheet(examination: &Examination, provable: &[&str]) -> Sheet 
         |proof: &Proof| Note { about: "Not proved".to_owned(), ..proof.text.as_str().into() };
     let mut sheet = Sheet {
         title: format!("tcptoll doctor · {host}"),
-        kicker: format!("tcptoll doctor · {time}"),
+        kicker: "tcptoll doctor".to_owned(),
         question: "What is wrong with the connections and servers of this machine?".to_owned(),
         answer: [sentences::answer(examination), String::new()],
         tone: if examination.problems() > 0 { Tone::Bad } else { Tone::Strong },
         doubts: asked_in_vain.map(unproved).collect(),
         place: sentences::place(examination),
+        time: time.clone(),
         file_name: "doctor.json".to_owned(),
         footer: format!("{took}tcptoll {tcptoll_version} · report version {report_version}"),
         ..Sheet::default()

@@ -342,7 +342,9 @@ impl Page<'_> {
             return;
         }
         self.heading("Rounds in run order");
-        picture.into_iter().for_each(|picture| self.picture(picture));
+        if let Some(picture) = picture {
+            self.picture(picture);
+        }
         if !left_out.is_empty() {
             let count = left_out.len().to_string();
             let table = Table::texts(&["arm", "round", "began after", "reason"], &[3], left_out);
@@ -371,7 +373,9 @@ impl Page<'_> {
             self.heading("Published figures next to ours");
             let heads = ["arm", "metric", "published", "ours", "ours / published", "source"];
             self.rows(&heads, rows, &[1, 5]);
-            about.into_iter().for_each(|about| self.note(about));
+            if let Some(about) = about {
+                self.note(about);
+            }
         }
     }
 

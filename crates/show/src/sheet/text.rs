@@ -98,8 +98,12 @@ fn put<'a>(page: &mut TextPage, parts: impl IntoIterator<Item = &'a Part>) {
             Part::List { label, notes, tone } => list(page, label, notes, *tone),
             Part::Code { text } => text.lines().for_each(|one| page.line(&line(one))),
             Part::Lines { heads, rows, tone } => {
-                heads.iter().for_each(|head| page.coloured(&line(head), *tone));
-                rows.iter().for_each(|row| page.line(&line(row)));
+                for head in heads {
+                    page.coloured(&line(head), *tone);
+                }
+                for row in rows {
+                    page.line(&line(row));
+                }
             }
             Part::Folded { parts, .. } => put(page, parts),
         }

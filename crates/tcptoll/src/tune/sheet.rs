@@ -30,7 +30,8 @@ pub(super) fn found_sheet(found: &Found) -> Sheet {
         tone: if refuses { Tone::Bad } else { Tone::Strong },
         place: place(found),
         file_name: "tune.json".to_owned(),
-        footer: format!("{} · tcptoll {}", found.started_at, found.tcptoll_version),
+        time: found.started_at.clone(),
+        footer: format!("tcptoll {}", found.tcptoll_version),
         ..Sheet::default()
     };
     let about =
@@ -100,7 +101,7 @@ fn measured(parts: &mut Parts, found: &Found) {
     parts.0.extend(knee.map(|knee| (Forms::ALL, knee)));
     let notes = notes(found);
     if !notes.is_empty() {
-        parts.put(Forms::PAGE, Part::title("Causes and failures".to_owned()));
+        parts.put(Forms::PAGE, Part::title("Causes and failures"));
         parts.put(Forms::ALL, Part::list("causes", notes, Tone::Plain));
     }
 }
@@ -205,8 +206,7 @@ fn put_compared(parts: &mut Parts, found: &Found) {
     }
     parts.put(Forms::PAGE, Part::heading("Compared with the found setting"));
     parts.put(Forms::TEXT, Part::Blank);
-    let text = "compared with the found setting".to_owned();
-    parts.put(Forms::TEXT, Part::title(text));
+    parts.put(Forms::TEXT, Part::title("compared with the found setting"));
     let name = |one: &crate::tune::found::Compared| one.setting.name(found.server);
     for one in &found.compared {
         let about = format!("{} ({})", one.name, name(one));
