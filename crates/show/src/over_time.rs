@@ -4,8 +4,8 @@
 //! with letters.
 
 use crate::html::plot;
-use crate::html::plot::{Frame, KEY, Plot, Scale};
-use crate::svg::{Anchor, Screen, Svg};
+use crate::html::plot::{Frame, KEY, Plot, Scale, TICKS};
+use crate::svg::{Anchor, Svg};
 use crate::{clean, number};
 use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::stats::Series;
@@ -97,24 +97,21 @@ pub struct Line {
 }
 
 impl Stack {
-    pub fn draw(&self, screen: Screen) -> Svg {
-        let wide = screen == Screen::Wide;
-        let (left, height) = if wide { (64.0, 138.0) } else { (58.0, 124.0) };
+    pub fn draw(&self) -> Svg {
+        let height = 100.0;
         let keys: Vec<(String, &str)> = self.panels.iter().flat_map(Panel::keys).collect();
         let count = self.panels.len();
-        let below = 28.0 + 8.0 + KEY * keys.len() as f64;
-        let mut svg = Svg::new(height * count as f64 + below);
+        let mut svg = Svg::new(height * count as f64 + TICKS + KEY * keys.len() as f64);
         for (n, panel) in self.panels.iter().enumerate() {
-            let top = n as f64 * height + 34.0;
-            let bottom = (n + 1) as f64 * height;
-            let frame = Frame::between((left, screen.width() - 14.0), top, bottom);
-            let x = Scale::from_zero(self.last_s, left, frame.right);
+            let (top, bottom) = (n as f64 * height + 26.0, (n + 1) as f64 * height);
+            let frame = Frame::across(56.0, top, bottom);
+            let x = Scale::from_zero(self.last_s, frame.left, frame.right);
             let mut plot = Plot::on(svg, frame, x, panel.scale(bottom, top));
             self.shade(&mut plot, n == 0);
-            panel.draw(&mut plot, screen);
+            panel.draw(&mut plot);
             if n + 1 == count {
-                plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
-                plot.key(40.0, 34.0, keys.iter().cloned());
+                plot.x_ticks(6, false, plot::seconds);
+                plot.key(keys.iter().cloned());
             }
             svg = plot.svg;
         }
@@ -130,7 +127,7 @@ impl Stack {
         let tooltip = format!("stall from {} s to {} s", s(from), s(until));
         plot.svg.rect("margin", (x0, top), (x1 - x0, bottom - top), &tooltip);
         if named {
-            plot.svg.text("tick", (f64::midpoint(x0, x1), top - 9.0), Anchor::Middle, "stall");
+            plot.svg.text("tick", (f64::midpoint(x0, x1), top - 12.0), Anchor::Middle, "stall");
         }
     }
 }
@@ -159,18 +156,17 @@ impl Panel {
         }
     }
 
-    fn draw(&self, plot: &mut Plot, screen: Screen) {
-        let wide = screen == Screen::Wide;
+    fn draw(&self, plot: &mut Plot) {
         let Frame { left, right, top, .. } = plot.frame;
-        plot.y_axis(if wide { 4 } else { 3 }, self.tick);
+        plot.y_axis(4, self.tick);
         plot.base();
-        let title = clean::shorten(&self.title, if wide { 90 } else { 46 });
-        plot.svg.text("label", (4.0, top - 9.0), Anchor::Start, &title);
+        let title = clean::shorten(&self.title, 62);
+        plot.svg.text("label", (0.0, top - 12.0), Anchor::Start, &title);
         for level in &self.levels {
             plot.group("echo", &level.text, |plot| {
                 plot.level(&format!("none {}", level.dash), level.value);
             });
-            let place = (right - 4.0, plot.y.at(level.value) + 13.0);
+            let place = (right - 4.0, plot.y.at(level.value) + 8.0);
             plot.svg.text("name", place, Anchor::End, &level.text);
         }
         for line in &self.lines {
@@ -184,9 +180,7 @@ impl Panel {
                 }
             });
         }
-        if wide {
-            self.hits(plot, (right - left) / HITS as f64);
-        }
+        self.hits(plot, (right - left) / HITS as f64);
     }
 
     /// Something to point at: what each line is at an instant.

@@ -7,7 +7,7 @@ use tcptoll_core::sheet::Part;
 pub use tcptoll_core::sheet::Tone;
 
 use crate::run::Run;
-use crate::svg::TwoScreens;
+use crate::svg::Svg;
 
 /// How many operations failed; some succeeded.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +36,8 @@ pub struct Answer {
 /// A picture with its caption.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// Both forms.
-    pub both_svg: TwoScreens,
+    /// The drawing.
+    pub svg: Svg,
     /// One sentence that says what to see.
     pub caption: String,
     /// Places of the arms in it, whose colours are named above it.

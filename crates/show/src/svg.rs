@@ -1,93 +1,45 @@
 //! How is a picture written? Lines, text and shapes as SVG, every string escaped here.
 //!
-//! Each picture is drawn twice, for wide and for narrow screens, so that its letters stay readable
-//! on a phone; CSS shows one of the two.
+//! A picture is drawn once and fills its column. The style of the page makes letters larger, in units of the view
+//! box, where that is narrow: a picture leaves them room.
 
 use std::fmt::{self, Write as _};
 
-use serde::{Serialize, Serializer};
 use tcptoll_core::printable::lines;
 use tcptoll_core::sheet::Markup;
 
-/// What screen a picture is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Screen {
-    /// From 640 px, and paper.
-    Wide,
-    /// A phone.
-    Narrow,
-}
-
-impl Screen {
-    /// Units of the view box.
-    pub fn width(self) -> f64 {
-        match self {
-            Self::Wide => 800.0,
-            Self::Narrow => 340.0,
-        }
-    }
-}
-
-/// A picture, drawn for both screens; CSS shows one.
-#[derive(Clone, Debug)]
-pub struct TwoScreens {
-    label: String,
-    wide: Svg,
-    narrow: Svg,
-}
-
-/// Draws for both screens.
-pub fn for_both(label: &str, draw: impl Fn(Screen) -> Svg) -> TwoScreens {
-    TwoScreens { label: label.to_owned(), wide: draw(Screen::Wide), narrow: draw(Screen::Narrow) }
-}
-
-impl TwoScreens {
-    /// As markup of a page.
-    pub fn markup(&self) -> Markup {
-        Markup(self.to_string())
-    }
-
-    /// The one for a wide screen.
-    pub fn wide(&self) -> &Svg {
-        &self.wide
-    }
-}
-
-impl fmt::Display for TwoScreens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (svg, class, screen) in
-            [(&self.wide, "wide", Screen::Wide), (&self.narrow, "narrow", Screen::Narrow)]
-        {
-            write!(
-                f,
-                "<svg class=\"{class}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
-                screen.width(),
-                svg.height,
-                escape(&self.label),
-                svg.body
-            )?;
-        }
-        Ok(())
-    }
-}
-
-impl Serialize for TwoScreens {
-    /// As markup.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+/// Units of the view box from left to right. On a phone letters are of 12.5, and at most 7.7 wide.
+pub const WIDTH: f64 = 480.0;
 
 /// Class that gives an arm its colour (and, from the tenth on, its dashes) in every picture.
 pub fn arm_class(at: usize) -> String {
     format!("a{}{}", at % 9, if at >= 9 { " dash" } else { "" })
 }
 
-/// A picture in the making.
+/// A picture.
 #[derive(Clone, Debug, Default)]
 pub struct Svg {
+    label: String,
     body: String,
     height: f64,
+}
+
+impl fmt::Display for Svg {
+    /// As markup.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { label, body, height } = self;
+        let label = escape(label);
+        write!(
+            f,
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{label}\">{body}</svg>"
+        )
+    }
+}
+
+impl From<Svg> for Markup {
+    fn from(svg: Svg) -> Self {
+        Self(svg.to_string())
+    }
 }
 
 /// Where a text stands relative to its point.
@@ -101,7 +53,13 @@ pub enum Anchor {
 impl Svg {
     /// An empty picture of a height.
     pub fn new(height: f64) -> Self {
-        Self { body: String::new(), height }
+        Self { height, ..Self::default() }
+    }
+
+    /// The same, with what it shows in words.
+    #[must_use]
+    pub fn labelled(self, label: &str) -> Self {
+        Self { label: label.to_owned(), ..self }
     }
 
     /// Its height, in units of the view box.
@@ -185,7 +143,7 @@ impl Svg {
         self.close();
     }
 
-    /// A text.
+    /// A text: its letters stand around the height of the point.
     pub fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -229,16 +187,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_is_marked_up_for_both_screens_with_its_label_escaped() {
-        let both = for_both("a > b", |screen| {
-            let mut svg = Svg::new(if screen == Screen::Wide { 120.5 } else { 200.0 });
-            svg.text("name", (1.0, 2.0), Anchor::Start, "<wide> 800");
-            svg
-        });
-        let markup = both.to_string();
-        assert!(markup.starts_with("<svg class=\"wide\" viewBox=\"0 0 800 120.5\""), "{markup}");
-        assert!(markup.contains("<svg class=\"narrow\" viewBox=\"0 0 340 200\""), "{markup}");
-        assert_eq!(markup.matches("aria-label=\"a &gt; b\"").count(), 2);
-        assert_eq!(markup.matches("&lt;wide&gt; 800</text></svg>").count(), 2);
+    fn a_picture_is_marked_up_with_its_label_escaped() {
+        let mut svg = Svg::new(120.5);
+        svg.text("name", (1.0, 2.0), Anchor::Start, "<480>");
+        let markup = svg.labelled("a > b").to_string();
+        assert!(markup.starts_with("<svg viewBox=\"0 0 480 120.5\""), "{markup}");
+        assert!(markup.contains("aria-label=\"a &gt; b\""), "{markup}");
+        assert!(markup.ends_with("&lt;480&gt;</text></svg>"), "{markup}");
     }
 }

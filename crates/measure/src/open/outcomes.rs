@@ -5,10 +5,10 @@ use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED, FIRST_BYTE};
 use tcptoll_core::record::{Arm, Outcome, Queues, RetryLadder};
 use tcptoll_core::sheet::{Part, Table};
 use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_show::html::plot::{Frame, Plot, Scale};
+use tcptoll_show::html::plot::{Frame, Plot, Scale, TICKS_AND_LABEL};
 use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
-use tcptoll_show::svg::{Anchor, Screen, Svg, arm_class, for_both};
+use tcptoll_show::svg::{Anchor, Svg, arm_class};
 use tcptoll_show::{clean, figures, number};
 
 /// Arms that recorded their queues, with their places.
@@ -56,6 +56,9 @@ const BARS: f64 = 16.0;
 
 /// Latencies are drawn from here on, µs: the kernel is never faster.
 const LEAST_US: f64 = 10.0;
+
+/// Height of an arm's row.
+const PITCH: f64 = 118.0;
 
 /// Steps whose numbers are labelled in a row; their neighbours go in the next one.
 const LABEL_ROWS: usize = 2;
@@ -116,18 +119,15 @@ pub(super) fn ladder(summary: &Run) -> Option<Picture> {
     }
     let label = "Connections by time to connect and time to first byte, with the retry ladders";
     Some(Picture {
-        both_svg: for_both(label, |screen| draw_ladder(&rows, screen)),
+        svg: draw_ladder(&rows).labelled(label),
         caption: ladder_caption(summary, &rows),
         // Names stand beside the rows.
         drawn: Vec::new(),
     })
 }
 
-fn draw_ladder(rows: &[ArmRow<'_>], screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let (left, pitch) = if wide { (84.0, 124.0) } else { (76.0, 120.0) };
-    let top = 40.0;
-    let frame = Frame::across(screen, left, top - 22.0, top + pitch * rows.len() as f64);
+fn draw_ladder(rows: &[ArmRow<'_>]) -> Svg {
+    let frame = Frame::across(82.0, 0.0, PITCH * rows.len() as f64);
     let ends = rows.iter().flat_map(|row| row.connected.iter().chain(&row.served));
     let (least, most) = ends
         .fold((i32::MAX, i32::MIN), |(least, most), (bar, _)| (least.min(*bar), most.max(*bar)));
@@ -135,15 +135,15 @@ fn draw_ladder(rows: &[ArmRow<'_>], screen: Screen) -> Svg {
     let last_step = steps.map(|(at, _)| at * 1e6).fold(0.0, f64::max);
     let x = Scale::log(
         [begin_of(least), begin_of(most + 1).max(last_step)].into_iter(),
-        left,
+        frame.left,
         frame.right,
     );
-    let mut plot = Plot::of_rows(frame, 44.0, x);
-    plot.time_axis(if wide { 9 } else { 5 });
-    plot.x_label(36.0, "time since the connection was due (log)");
+    let mut plot = Plot::of_rows(frame, TICKS_AND_LABEL, x);
+    plot.time_axis(6);
+    plot.x_label("time since the connection was due (log)");
     ladder_lines(&mut plot, rows);
     for (at, row) in rows.iter().enumerate() {
-        one(&mut plot, row, top + at as f64 * pitch, pitch, wide);
+        one(&mut plot, row, at as f64 * PITCH);
     }
     plot.svg
 }
@@ -179,20 +179,19 @@ fn ladder_lines(plot: &mut Plot, rows: &[ArmRow<'_>]) {
     }
 }
 
-fn one(plot: &mut Plot, row: &ArmRow<'_>, top: f64, pitch: f64, wide: bool) {
+fn one(plot: &mut Plot, row: &ArmRow<'_>, top: f64) {
     let Frame { left, right, .. } = plot.frame;
-    let middle = top + pitch * 0.56;
-    let room = pitch * 0.26;
+    let (middle, room) = (top + 63.0, 26.0);
     let most = row.connected.iter().chain(&row.served).map(|(_, count)| *count).max().unwrap_or(1);
     // Logarithmic: the few that waited are what there is to see.
     let height = |count: u64| (1.0 + count as f64).ln() / (1.0 + most as f64).ln() * room;
-    let name = clean::shorten(&row.arm.name, if wide { 80 } else { 40 });
-    plot.svg.text("name", (left + 2.0, top + 10.0), Anchor::Start, &name);
-    plot.svg.text("tick", (left - 8.0, middle - 8.0), Anchor::End, "first byte");
-    plot.svg.text("tick", (left - 8.0, middle + 16.0), Anchor::End, "connected");
+    let name = clean::shorten(&row.arm.name, 62);
+    plot.svg.text("name", (0.0, top + 8.0), Anchor::Start, &name);
+    plot.svg.text("tick", (left - 8.0, middle - 10.0), Anchor::End, "first byte");
+    plot.svg.text("tick", (left - 8.0, middle + 10.0), Anchor::End, "connected");
     if row.is_empty() {
         let text = format!("none of {} succeeded", connections(row.arm.attempts));
-        plot.svg.text("name strong worse", (left + 8.0, middle - 8.0), Anchor::Start, &text);
+        plot.svg.text("name strong worse", (left + 8.0, middle - 10.0), Anchor::Start, &text);
     }
     plot.group(&arm_class(row.at), "", |plot| {
         for (bars, up) in [(&row.served, true), (&row.connected, false)] {
@@ -214,14 +213,14 @@ fn one(plot: &mut Plot, row: &ArmRow<'_>, top: f64, pitch: f64, wide: bool) {
         }
     });
     plot.svg.line("axis", (left, middle), (right, middle));
-    labels(plot, row, (middle - room - 6.0, middle + room + 13.0));
+    labels(plot, row, (middle - room - 8.0, middle + room + 9.0));
 }
 
 /// Numbers of connections at their steps: of the SYN ladder below, of the SYN-ACK ladder above.
 fn labels(plot: &mut Plot, row: &ArmRow<'_>, (above, below): (f64, f64)) {
     let sides = [
-        (&row.queues.syn_ladder, below, 11.0, "SYN"),
-        (&row.queues.syn_ack_ladder, above, -11.0, "SYN-ACK"),
+        (&row.queues.syn_ladder, below, 12.0, "SYN"),
+        (&row.queues.syn_ack_ladder, above, -12.0, "SYN-ACK"),
     ];
     for (ladder, y, line, packet) in sides {
         // Ends of what is written in each line: a number that has no room goes to the next.
@@ -232,12 +231,13 @@ fn labels(plot: &mut Plot, row: &ArmRow<'_>, (above, below): (f64, f64)) {
                 0 => format!("{packet}: {}", number::count(count)),
                 _ => number::count(count),
             };
-            let wide = 6.6 * text.chars().count() as f64;
+            let wide = 7.2 * text.chars().count() as f64;
             // The line of the step may not go through it.
             let from = if n == 0 { x - wide - 4.0 } else { x + 3.0 };
             let Some(free) = ends.iter().position(|end| *end < from) else { continue };
             ends[free] = from + wide;
-            plot.svg.text("name", (from, y + line * free as f64), Anchor::Start, &text);
+            let (x, anchor) = if n == 0 { (x - 4.0, Anchor::End) } else { (from, Anchor::Start) };
+            plot.svg.text("name", (x, y + line * free as f64), anchor, &text);
         }
     }
 }
@@ -351,50 +351,36 @@ fn told_rows(summary: &Run) -> Vec<Told<'_>> {
 pub(super) fn outcomes(summary: &Run) -> Option<Picture> {
     let rows = told_rows(summary);
     (!rows.is_empty()).then(|| Picture {
-        both_svg: for_both("Outcomes of connections by time", |screen| {
-            draw_outcomes(&rows, screen)
-        }),
+        svg: draw_outcomes(&rows).labelled("Outcomes of connections by time"),
         caption: outcomes_caption(summary, &rows),
         drawn: Vec::new(),
     })
 }
 
-fn draw_outcomes(rows: &[Told<'_>], screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let (left, pitch) = if wide { (290.0, 26.0) } else { (10.0, 44.0) };
-    let frame = Frame::across(screen, left, 4.0, 14.0 + rows.len() as f64 * pitch);
-    let frame = frame.with_room(if wide { 76.0 } else { 58.0 });
+fn draw_outcomes(rows: &[Told<'_>]) -> Svg {
+    const PITCH: f64 = 30.0;
+    let frame = Frame::across(14.0, 0.0, rows.len() as f64 * PITCH).with_room(70.0);
     let values = rows.iter().flat_map(|row| [row.times.min_us, row.times.max_us]);
-    let mut plot = Plot::of_rows(frame, 44.0, Scale::fit(values, left, frame.right));
-    plot.time_axis(if wide { 6 } else { 4 });
-    plot.x_label(36.0, "time from connect(2) to the outcome");
+    let x = Scale::fit(values, frame.left, frame.right);
+    let mut plot = Plot::of_rows(frame, TICKS_AND_LABEL, x);
+    plot.time_axis(5);
+    plot.x_label("time from connect(2) to the outcome");
+    let several = rows.iter().any(|other| other.at != rows[0].at);
     for (n, row) in rows.iter().enumerate() {
-        let top = 8.0 + n as f64 * pitch;
-        let y = if wide { top + pitch / 2.0 } else { top + 28.0 };
-        let first = n == 0 || rows[n - 1].at != row.at;
-        let several = rows.iter().any(|other| other.at != row.at);
-        let name = match (several, wide) {
-            (true, true) if first => {
-                format!("{}: {}", clean::shorten(row.name, 24), told_shortly(row.outcome))
-            }
-            (true, false) => {
-                format!("{}: {}", clean::shorten(row.name, 26), told_shortly(row.outcome))
-            }
-            (true, true) => told_shortly(row.outcome).to_owned(),
-            (false, _) => told(row.outcome).to_owned(),
-        };
-        let (place, anchor) = if wide {
-            ((left - 14.0, y + 4.0), Anchor::End)
+        let top = n as f64 * PITCH;
+        let y = top + 21.0;
+        let name = if several {
+            format!("{}: {}", clean::shorten(row.name, 42), told_shortly(row.outcome))
         } else {
-            ((left, top + 14.0), Anchor::Start)
+            told(row.outcome).to_owned()
         };
         plot.group(&arm_class(row.at), &tooltip(row), |plot| {
-            plot.svg.text("name", place, anchor, &name);
+            plot.svg.text("name", (0.0, top + 8.0), Anchor::Start, &name);
             let [from, middle, to] =
                 [row.times.min_us, row.times.p50_us, row.times.max_us].map(|us| plot.x.at(us));
             plot.svg.line("bar", (from, y), (to, y));
-            plot.svg.dot(if row.outcome == "ok" { "mark" } else { "full" }, (middle, y), 5.0, "");
-            let end = (plot.frame.right + 10.0, y + 4.0);
+            plot.svg.dot(if row.outcome == "ok" { "mark" } else { "full" }, (middle, y), 3.5, "");
+            let end = (frame.right + 9.0, y);
             plot.svg.text("tick", end, Anchor::Start, &number::count(row.times.count));
         });
     }

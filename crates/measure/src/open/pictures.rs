@@ -9,12 +9,12 @@ use tcptoll_core::stats::Series;
 use tcptoll_core::units::host_port;
 use tcptoll_show::html::of_arms;
 use tcptoll_show::html::plot;
-use tcptoll_show::html::plot::{Frame, Plot, Scale};
+use tcptoll_show::html::plot::{Frame, Plot, Scale, TICKS};
 use tcptoll_show::layout::{Align, LaidColumn, lay_out};
 use tcptoll_show::own::{Failed, Picture};
 use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
-use tcptoll_show::svg::{Anchor, Screen, Svg, arm_class, for_both};
+use tcptoll_show::svg::{Anchor, Svg, arm_class};
 use tcptoll_show::{clean, number};
 
 use super::outcomes;
@@ -126,30 +126,29 @@ fn queues_over_time(summary: &Run) -> Vec<Section> {
 fn panels_picture(at: usize, arm: &Arm, queues: &Queues, panels: &[Panel<'_>]) -> Picture {
     let label = format!("Queues of {} over time", arm.name);
     Picture {
-        both_svg: for_both(&label, |screen| draw_panels(at, panels, screen)),
+        svg: draw_panels(at, panels).labelled(&label),
         caption: panels_caption(arm, queues),
         drawn: Vec::new(),
     }
 }
 
-fn draw_panels(at: usize, panels: &[Panel<'_>], screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let (left, height) = if wide { (84.0, 128.0) } else { (58.0, 114.0) };
+fn draw_panels(at: usize, panels: &[Panel<'_>]) -> Svg {
+    let height = 96.0;
     let last = panels.iter().map(|one| busy_until(one.series)).fold(0.0, f64::max);
-    let mut svg = Svg::new(height * panels.len() as f64 + 28.0);
+    let mut svg = Svg::new(height * panels.len() as f64 + TICKS);
     for (n, panel) in panels.iter().enumerate() {
-        let (top, bottom) = (n as f64 * height + 36.0, (n + 1) as f64 * height);
-        let frame = Frame::between((left, screen.width() - 14.0), top, bottom);
+        let (top, bottom) = (n as f64 * height + 26.0, (n + 1) as f64 * height);
+        let frame = Frame::across(56.0, top, bottom);
         let points: Vec<[f64; 4]> =
             panel.series.points.iter().copied().filter(|p| p[0] <= last).collect();
         let reached = points.iter().map(|p| p[3]).fold(0.0, f64::max);
         // A limit that is far away would flatten the line: it is named, and drawn where it is near.
         let near = panel.limit.filter(|(limit, _)| *limit <= reached * 4.0);
         let most = reached.max(near.map_or(0.0, |(limit, _)| limit)).max(1.0);
-        let x = Scale::from_zero(last, left, frame.right);
+        let x = Scale::from_zero(last, frame.left, frame.right);
         let y = Scale::from_zero(most * 1.08, bottom, top);
         let mut plot = Plot::on(svg, frame, x, y);
-        plot.y_axis(if wide { 4 } else { 3 }, number::trimmed);
+        plot.y_axis(4, number::trimmed);
         plot.base();
         if let Some((limit, word)) = near {
             let text = format!("{word} {}", number::count(limit as u64));
@@ -163,13 +162,13 @@ fn draw_panels(at: usize, panels: &[Panel<'_>], screen: Screen) -> Svg {
             None => String::new(),
         };
         let title = format!("{}{words}", panel.title);
-        plot.svg.text("label", (4.0, top - 10.0), Anchor::Start, &title);
+        plot.svg.text("label", (0.0, top - 12.0), Anchor::Start, &title);
         plot.group(&arm_class(at), "", |plot| {
             plot.band("band", points.iter().map(|p| [p[0], p[1], p[3]]));
             plot.line("curve", points.iter().map(|p| (p[0], p[2])));
             let every = points.len().div_ceil(HITS).max(1);
-            let step = (frame.right - left) * every as f64 / points.len() as f64;
-            for [s, least, mean, most] in points.iter().step_by(every).filter(|_| wide) {
+            let step = (frame.right - frame.left) * every as f64 / points.len() as f64;
+            for [s, least, mean, most] in points.iter().step_by(every) {
                 let [least, mean, most] = [least, mean, most].map(|value| number::figure(*value));
                 let text =
                     format!("at {} s: mean {mean}, min {least}, max {most}", number::trimmed(*s));
@@ -177,7 +176,7 @@ fn draw_panels(at: usize, panels: &[Panel<'_>], screen: Screen) -> Svg {
             }
         });
         if n + 1 == panels.len() {
-            plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
+            plot.x_ticks(6, false, plot::seconds);
         }
         svg = plot.svg;
     }
@@ -511,13 +510,10 @@ mod tests {
     #[test]
     fn steps_are_counted_in_the_picture_in_its_caption_and_next_to_the_drops() {
         let picture = outcomes::ladder(&two()).unwrap();
-        assert!(picture.both_svg.to_string().contains("SYN: 246"), "{}", picture.both_svg);
-        assert!(picture.both_svg.to_string().contains("SYN-ACK: 12"));
-        assert!(picture.both_svg.to_string().contains("retransmitted SYN 1 s after the first"));
-        assert!(
-            !picture.both_svg.to_string().contains("retransmitted SYN 2 s"),
-            "nobody waited for it"
-        );
+        assert!(picture.svg.to_string().contains("SYN: 246"), "{}", picture.svg);
+        assert!(picture.svg.to_string().contains("SYN-ACK: 12"));
+        assert!(picture.svg.to_string().contains("retransmitted SYN 1 s after the first"));
+        assert!(!picture.svg.to_string().contains("retransmitted SYN 2 s"), "nobody waited for it");
         let waited = "backlog 128: connected after a retransmitted SYN: 246 at 1 s";
         assert!(picture.caption.contains(waited), "{}", picture.caption);
         let Some(Part::Table(table)) = outcomes::ladder_table(&two()) else { panic!("no table") };

@@ -6,8 +6,8 @@
 //! Several series over categories keep theirs, to be told apart.
 
 use super::plot::{self, Frame, Plot, Scale, Span};
-use crate::svg::{Anchor, Screen, Svg};
-use crate::{clean, effect};
+use crate::clean;
+use crate::svg::{Anchor, Svg};
 
 /// A point of a line.
 #[derive(Clone, Debug)]
@@ -94,21 +94,16 @@ pub(super) fn values(lines: &[Line]) -> Vec<f64> {
 }
 
 /// Draws it.
-pub(super) fn draw(chart: &Chart<'_>, screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let labelled = chart.lines.len() > 1;
-    let names = distinct(&chart.lines);
-    let beside = wide && names.iter().all(|name| clean::columns(name) <= END);
-    let [left, bottom] = if wide { [76.0, 290.0] } else { [62.0, 240.0] };
-    let frame = Frame::across(screen, left, 26.0, bottom);
-    let frame = frame.with_room(if labelled && beside { 170.0 } else { 12.0 });
-    // On a phone, and where names are long, the lines are named below, with a piece of each.
-    let key = if labelled && !beside { plot::KEY * chart.lines.len() as f64 } else { 0.0 };
-    let y = chart.span.scale(bottom, frame.top);
+pub(super) fn draw(chart: &Chart<'_>) -> Svg {
+    let frame = Frame::across(56.0, 24.0, 210.0);
+    let y = chart.span.scale(frame.bottom, frame.top);
     let ticks = plot::ticks(&y, 6, chart.tick);
     let frame = frame.beside(&ticks);
     let x = Scale::between(0.0, 1.0, frame.left, frame.right);
-    let mut plot = Plot::new(frame, 44.0 + key, x, y);
+    // Several lines are named below, with a piece of each.
+    let keyed = if chart.lines.len() > 1 { chart.lines.as_slice() } else { &[] };
+    let below = plot::TICKS_AND_LABEL + plot::KEY * keyed.len() as f64;
+    let mut plot = Plot::new(frame, below, x, y);
     if let Some(margin) = chart.margin {
         plot.across("margin", margin, "within the margin");
     }
@@ -120,33 +115,21 @@ pub(super) fn draw(chart: &Chart<'_>, screen: Screen) -> Svg {
     let log = if chart.one { "" } else { plot::log_note(&y) };
     plot.y_label(&format!("{}{log}", chart.label));
     let places = chart.levels.places(frame.left, frame.right);
-    level_axis(&mut plot, &chart.levels, &places, wide);
+    level_axis(&mut plot, &chart.levels, &places);
     // Between categories there is nothing that a line could pass through.
     let joined = chart.levels.numbers.is_some();
     let mark = |at: usize| if joined { Mark::Line(dash(at)) } else { Mark::Shape(at % SHAPES) };
-    let mut ends: Vec<(f64, usize)> = Vec::new();
     for (at, line) in chart.lines.iter().enumerate() {
         // Lines stand beside each other, so that one interval does not hide another.
-        let aside = (at as f64 - (chart.lines.len() - 1) as f64 / 2.0) * 5.0;
-        let aside = aside.clamp(-18.0, 18.0);
+        let aside = (at as f64 - (chart.lines.len() - 1) as f64 / 2.0) * 4.0;
+        let aside = aside.clamp(-16.0, 16.0);
         one_line(&mut plot, line, mark(at), &|level| places[level] + aside);
-        if let Some(last) = line.points.last() {
-            ends.push((y.at(last.value), at));
-        }
     }
-    if labelled && beside {
-        name_at_end(&mut plot.svg, &names, ends, frame.right, &mark);
-    } else if labelled {
-        for (at, line) in chart.lines.iter().enumerate() {
-            let y = frame.bottom + 56.0 + plot::KEY * at as f64;
-            sample(&mut plot.svg, mark(at), (6.0, y - 4.0), 28.0);
-            plot.svg.text(
-                "name",
-                (42.0, y),
-                Anchor::Start,
-                &clean::shorten(&line.label, if wide { 100 } else { 42 }),
-            );
-        }
+    for (at, line) in keyed.iter().enumerate() {
+        let y = frame.bottom + plot::TICKS_AND_LABEL + plot::KEY * (at as f64 + 0.5);
+        sample(&mut plot.svg, mark(at), y);
+        let name = clean::shorten(&line.label, 60);
+        plot.svg.text("name", (plot::PIECE + 8.0, y), Anchor::Start, &name);
     }
     plot.svg
 }
@@ -166,22 +149,20 @@ const SHAPES: usize = 4;
 /// A point of a shape.
 fn shape(svg: &mut Svg, class: &str, shape: usize, (x, y): (f64, f64)) {
     let corners: &[(f64, f64)] = match shape {
-        1 => &[(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)],
-        2 => &[(0.0, -5.0), (5.0, 4.0), (-5.0, 4.0)],
-        3 => &[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)],
-        _ => return svg.dot(class, (x, y), 4.0, ""),
+        1 => &[(-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)],
+        2 => &[(0.0, -4.0), (4.0, 3.0), (-4.0, 3.0)],
+        3 => &[(0.0, -4.5), (4.5, 0.0), (0.0, 4.5), (-4.5, 0.0)],
+        _ => return svg.dot(class, (x, y), 3.5, ""),
     };
     let corners: Vec<(f64, f64)> = corners.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
     svg.path(class, &corners, true);
 }
 
 /// What a line looks like, for its name.
-fn sample(svg: &mut Svg, mark: Mark, from: (f64, f64), length: f64) {
+fn sample(svg: &mut Svg, mark: Mark, y: f64) {
     match mark {
-        Mark::Line(dash) => {
-            svg.line(&format!("join {dash}"), from, (from.0 + length, from.1));
-        }
-        Mark::Shape(which) => shape(svg, "sample", which, (from.0 + length / 2.0, from.1)),
+        Mark::Line(dash) => svg.line(&format!("join {dash}"), (0.0, y), (plot::PIECE, y)),
+        Mark::Shape(which) => shape(svg, "sample", which, (plot::PIECE / 2.0, y)),
     }
 }
 
@@ -190,7 +171,7 @@ fn dash(at: usize) -> &'static str {
     ["d0", "d1", "d2", "d3"][at % 4]
 }
 
-fn level_axis(plot: &mut Plot, levels: &Levels, places: &[f64], wide: bool) {
+fn level_axis(plot: &mut Plot, levels: &Levels, places: &[f64]) {
     let Frame { right, bottom, .. } = plot.frame;
     let svg = &mut plot.svg;
     let mut free = f64::MIN;
@@ -202,16 +183,16 @@ fn level_axis(plot: &mut Plot, levels: &Levels, places: &[f64], wide: bool) {
         let x = places[at];
         svg.line("grid", (x, bottom), (x, bottom + 4.0));
         let name = clean::shorten(&levels.names[at], room);
-        let half = clean::columns(&name) as f64 * 3.4;
+        let half = clean::columns(&name) as f64 * 3.6;
         // Levels too close to each other are not all named; their points are.
         if x - half > free {
-            svg.text("tick", (x, bottom + 17.0), Anchor::Middle, &name);
+            svg.text("tick", (x, bottom + 12.0), Anchor::Middle, &name);
             free = x + half + 2.0;
         }
     }
     let log = if levels.is_log() { " (log)" } else { "" };
-    let name = clean::shorten(&levels.factor, if wide { 60 } else { 36 });
-    plot.x_label(36.0, &format!("{name}{log}"));
+    let name = clean::shorten(&levels.factor, 50);
+    plot.x_label(&format!("{name}{log}"));
 }
 
 fn one_line(plot: &mut Plot, line: &Line, mark: Mark, x: &dyn Fn(usize) -> f64) {
@@ -225,45 +206,16 @@ fn one_line(plot: &mut Plot, line: &Line, mark: Mark, x: &dyn Fn(usize) -> f64) 
         let at = x(p.level);
         plot.group(&p.class, &p.tooltip, |plot| {
             if let Some(ends) = p.ci95 {
-                plot.whisker(at, ends, 4.0);
+                plot.whisker(at, ends, 3.0);
             }
             let which = if let Mark::Shape(which) = mark { which } else { 0 };
             shape(&mut plot.svg, "full", which, (at, y.at(p.value)));
         });
         if let Some((value, tooltip)) = &p.published {
             plot.group(&p.class, "", |plot| {
-                let corner = (at + 6.0, y.at(*value) - 4.0);
-                plot.svg.rect("hollow", corner, (8.0, 8.0), tooltip);
+                let corner = (at + 4.0, y.at(*value) - 3.0);
+                plot.svg.rect("hollow", corner, (6.0, 6.0), tooltip);
             });
         }
-    }
-}
-
-/// Columns of a name at the end of its line.
-const END: usize = 18;
-
-/// The names of lines without the words that all begin with, where they are long.
-fn distinct(lines: &[Line]) -> Vec<&str> {
-    let labels: Vec<&str> = lines.iter().map(|line| line.label.as_str()).collect();
-    let long = labels.iter().any(|label| clean::columns(label) > END);
-    let from = if long { effect::common_words(&labels) } else { 0 };
-    labels.into_iter().map(|label| &label[from..]).collect()
-}
-
-/// Names of lines at their right ends, moved apart where they would touch.
-fn name_at_end(
-    svg: &mut Svg,
-    names: &[&str],
-    mut ends: Vec<(f64, usize)>,
-    right: f64,
-    mark: &dyn Fn(usize) -> Mark,
-) {
-    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut free = f64::MIN;
-    for (y, at) in ends {
-        let y = (y + 4.0).max(free);
-        free = y + 16.0;
-        sample(svg, mark(at), (right + 6.0, y - 4.0), 20.0);
-        svg.text("name", (right + 31.0, y), Anchor::Start, names[at]);
     }
 }

@@ -12,7 +12,7 @@ use crate::figures::{self, Primary};
 use crate::number;
 use crate::own::Answer;
 use crate::run::{Own, Run};
-use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
+use crate::svg::{Anchor, Svg, arm_class};
 
 /// Points of a curve at most; with nine arms twice this is still a small file.
 const POINTS: usize = 160;
@@ -98,30 +98,28 @@ pub(super) fn is_drawn(arm: &Arm, primary: &Primary) -> bool {
 }
 
 /// The picture, or `None` if no arm has the distribution.
-pub(super) fn picture(summary: &Run, primary: &Primary) -> Option<TwoScreens> {
+pub(super) fn picture(summary: &Run, primary: &Primary) -> Option<Svg> {
     let answer = special(summary.own, primary);
     let curves = curves(summary, primary);
     if curves.is_empty() {
         return None;
     }
     let label = format!("Cumulative distribution of {} per arm", primary.name);
-    Some(for_both(&label, |screen| draw(&curves, primary, answer, screen)))
+    Some(draw(&curves, primary, answer).labelled(&label))
 }
 
-fn draw(curves: &[Curve<'_>], primary: &Primary, answer: Option<&Answer>, screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let [left, bottom] = if wide { [64.0, 310.0] } else { [56.0, 250.0] };
-    let frame = Frame::across(screen, left, 26.0, bottom);
+fn draw(curves: &[Curve<'_>], primary: &Primary, answer: Option<&Answer>) -> Svg {
+    let frame = Frame::across(62.0, 24.0, 215.0);
     let values = curves.iter().flat_map(|c| c.points.iter().map(|p| p.0));
-    let x = Scale::fit(values, left, frame.right);
+    let x = Scale::fit(values, frame.left, frame.right);
     let most = curves.iter().map(|c| c.histogram.count).max().unwrap_or(1).max(10) as f64;
-    let y = Scale::from_zero(most.log10() + 0.15, bottom, frame.top);
-    let mut plot = Plot::new(frame, 44.0, x, y);
+    let y = Scale::from_zero(most.log10() + 0.15, frame.bottom, frame.top);
+    let mut plot = Plot::new(frame, plot::TICKS_AND_LABEL, x, y);
     let shares = SHARES.into_iter().filter(|(share, _)| 1.0 - share >= 0.999 / most);
     plot.y_ticks(shares.map(|(share, name)| (-(1.0 - share).log10(), name.to_owned())));
-    plot.time_axis(if wide { 9 } else { 4 });
+    plot.time_axis(6);
     plot.y_label(answer.map_or("share of attempts that took at most …", |answer| answer.share));
-    plot.x_label(36.0, &format!("{}{}", primary.name, plot::log_note(&x)));
+    plot.x_label(&format!("{}{}", primary.name, plot::log_note(&x)));
     for curve in curves.iter().rev() {
         draw_curve(&mut plot, curve);
         if curve.answered < 1.0 {
@@ -158,7 +156,7 @@ fn unanswered(plot: &mut Plot, curve: &Curve<'_>, what: &str) {
         // Small shares of failures would only clutter the top.
         if curve.answered < 0.9 {
             let text = format!("ends here: {text}");
-            plot.svg.text("name", (end, y - 8.0), Anchor::End, &text);
+            plot.svg.text("name", (end, y - 9.0), Anchor::End, &text);
         }
     });
 }
@@ -187,7 +185,7 @@ fn draw_curve(plot: &mut Plot, curve: &Curve<'_>) {
             if let Some(us) = us {
                 let time = number::exact_time(us);
                 let tooltip = format!("{name}: {quantile} {}{time}", h.sign(us));
-                plot.dot("mark", place(us, share), 3.5, &tooltip);
+                plot.dot("mark", place(us, share), 3.0, &tooltip);
             }
         }
     });

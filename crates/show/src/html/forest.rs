@@ -4,17 +4,17 @@
 use tcptoll_core::record::{Comparison, Verdict};
 use tcptoll_core::units::capital;
 
-use super::plot::{Frame, Plot, Scale};
+use super::plot::{self, Frame, Plot, Scale};
 use crate::effect::{self, Group};
 use crate::run::Run;
-use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
+use crate::svg::{Anchor, Svg, WIDTH, arm_class};
 use crate::{clean, number, points, published};
 
 /// Rows of one picture at most; the table below has all.
 const ROWS: usize = 120;
 
 /// A comparison that can be drawn.
-struct Row<'a> {
+struct Interval<'a> {
     /// Place of its first arm, for the colour.
     arm: usize,
     c: &'a Comparison,
@@ -35,8 +35,8 @@ struct Row<'a> {
 pub(super) struct Forest {
     /// What is compared.
     pub(super) title: String,
-    /// Both forms.
-    pub(super) both_svg: TwoScreens,
+    /// The drawing.
+    pub(super) svg: Svg,
     /// One sentence that says what to see.
     pub(super) caption: String,
 }
@@ -71,11 +71,7 @@ fn picture(summary: &Run, group: &Group<'_>, dots: bool) -> Option<Forest> {
     let title = title(summary, group);
     let label = format!("Ratios with their 95 % intervals: {title}");
     let shown = &rows[..rows.len().min(ROWS)];
-    Some(Forest {
-        both_svg: for_both(&label, |screen| draw(shown, screen)),
-        caption: caption(&rows),
-        title,
-    })
+    Some(Forest { svg: draw(shown).labelled(&label), caption: caption(&rows), title })
 }
 
 /// What a group compares, in words.
@@ -88,7 +84,7 @@ pub(super) fn title(summary: &Run, group: &Group<'_>) -> String {
 }
 
 /// `dots`: also what has no interval.
-fn rows<'a>(summary: &'a Run, group: &Group<'a>, dots: bool) -> Vec<Row<'a>> {
+fn rows<'a>(summary: &'a Run, group: &Group<'a>, dots: bool) -> Vec<Interval<'a>> {
     let row = |c: &&'a Comparison| {
         let ratio = c.ratio?;
         let ci95 = if dots { c.ci95 } else { Some(c.ci95?) };
@@ -104,7 +100,7 @@ fn rows<'a>(summary: &'a Run, group: &Group<'a>, dots: bool) -> Vec<Row<'a>> {
         let published = published::ratio(summary, c);
         let judgement = effect::judgement(c, summary.specs);
         let sentence = effect::sentence(c, summary.specs);
-        drawable.then_some(Row { arm, c, judgement, sentence, ratio, ci95, published, label })
+        drawable.then_some(Interval { arm, c, judgement, sentence, ratio, ci95, published, label })
     };
     group.rows.iter().filter_map(row).collect()
 }
@@ -123,43 +119,35 @@ pub(super) fn without_interval(summary: &Run) -> Vec<String> {
         .collect()
 }
 
-fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let longest = rows.iter().map(|row| clean::columns(&row.label)).max().unwrap_or(0);
-    let for_labels = (longest as f64).mul_add(7.0, 24.0).clamp(90.0, 310.0);
-    let (left, pitch) = if wide { (for_labels, 34.0) } else { (10.0, 62.0) };
-    let top = 10.0;
-    let frame = Frame::across(screen, left, top, top + rows.len() as f64 * pitch);
-    let frame = frame.with_room(if wide { 160.0 } else { 14.0 });
+/// Height of a row: its name and verdict, and below them its interval.
+const ROW: f64 = 35.0;
+
+fn draw(rows: &[Interval<'_>]) -> Svg {
+    let frame = Frame::across(14.0, 4.0, 4.0 + rows.len() as f64 * ROW);
     let bands = rows.iter().filter_map(|row| effect::band(row.c)).flatten();
     let values = rows.iter().flat_map(|row| row.ci95.into_iter().flatten().chain([row.ratio]));
     let values = values.chain(rows.iter().filter_map(|row| Some(row.published?.0)));
-    let x = Scale::log(values.chain(bands).chain([1.0]), left, frame.right);
-    let mut plot = Plot::of_rows(frame, 42.0, x);
-    for (at, row) in rows.iter().enumerate() {
+    let x = Scale::log(values.chain(bands).chain([1.0]), frame.left, frame.right);
+    let mut plot = Plot::of_rows(frame, plot::TICKS_AND_LABEL, x);
+    let tops = (0..rows.len()).map(|at| frame.top + at as f64 * ROW);
+    for (row, top) in rows.iter().zip(tops.clone()) {
         if let Some([low, high]) = effect::band(row.c) {
-            let begin = top + at as f64 * pitch;
             let tooltip = effect::margin(row.c).unwrap_or_default();
-            let size = (x.at(high) - x.at(low), pitch);
-            plot.svg.rect("margin", (x.at(low), begin), size, &tooltip);
+            plot.svg.rect("margin", (x.at(low), top), (x.at(high) - x.at(low), ROW), &tooltip);
         }
     }
-    let tick = |ratio| format!("×{}", number::trimmed_ratio(ratio));
-    plot.x_ticks(if wide { 6 } else { 4 }, true, tick);
-    plot.svg.line("none", (x.at(1.0), top), (x.at(1.0), frame.bottom));
-    plot.x_label(34.0, "ratio, log axis; grey: within the margin");
-    for (at, row) in rows.iter().enumerate() {
-        one(&mut plot, row, top + at as f64 * pitch, screen);
+    plot.x_ticks(6, true, |ratio| format!("×{}", number::trimmed_ratio(ratio)));
+    plot.svg.line("none", (x.at(1.0), frame.top), (x.at(1.0), frame.bottom));
+    plot.x_label("ratio, log axis; grey: within the margin");
+    for (row, top) in rows.iter().zip(tops) {
+        one(&mut plot, row, top);
     }
     plot.svg
 }
 
-fn one(plot: &mut Plot, row: &Row<'_>, top: f64, screen: Screen) {
+fn one(plot: &mut Plot, row: &Interval<'_>, top: f64) {
     let (c, x) = (row.c, plot.x);
     let svg = &mut plot.svg;
-    let wide = screen == Screen::Wide;
-    let y = if wide { top + 17.0 } else { top + 47.0 };
-    let name = clean::shorten(&row.label, if wide { 42 } else { 46 });
     svg.open(&arm_class(row.arm), &format!("{} against {}: {}", c.a, c.b, row.sentence));
     let verdict = row.judgement.map_or_else(|| c.verdict.to_string(), str::to_owned);
     let strong = matches!(c.verdict, Verdict::Higher | Verdict::Lower);
@@ -170,27 +158,23 @@ fn one(plot: &mut Plot, row: &Row<'_>, top: f64, screen: Screen) {
         None => "name",
     };
     let [ratio, _] = effect::ratio(c);
-    if wide {
-        svg.text("name", (x.from - 14.0, y + 4.0), Anchor::End, &name);
-        let text = if strong { format!("{verdict} {ratio}") } else { verdict };
-        svg.text(class, (x.to + 14.0, y + 4.0), Anchor::Start, &text);
-    } else {
-        svg.text("name", (x.from, top + 16.0), Anchor::Start, &name);
-        svg.text(class, (x.from, top + 33.0), Anchor::Start, &format!("{ratio} {verdict}"));
-    }
+    let text = if strong { format!("{verdict} {ratio}") } else { verdict };
+    svg.text("name", (0.0, top + 9.0), Anchor::Start, &clean::shorten(&row.label, 45));
+    svg.text(class, (WIDTH, top + 9.0), Anchor::End, &text);
+    let y = top + 24.0;
     if let Some([low, high]) = row.ci95 {
         svg.line("bar", (x.at(low), y), (x.at(high), y));
     }
-    svg.dot("mark", (x.at(row.ratio), y), 4.5, "");
+    svg.dot("mark", (x.at(row.ratio), y), 3.5, "");
     if let Some((ratio, source)) = row.published {
         let tooltip = format!("published: {} ({source})", number::ratio(ratio));
-        svg.rect("hollow", (x.at(ratio) - 4.5, y - 4.5), (9.0, 9.0), &tooltip);
+        svg.rect("hollow", (x.at(ratio) - 3.5, y - 3.5), (7.0, 7.0), &tooltip);
     }
     svg.close();
 }
 
 /// One sentence that says what to see.
-fn caption(rows: &[Row<'_>]) -> String {
+fn caption(rows: &[Interval<'_>]) -> String {
     let count = |verdict: Verdict| rows.iter().filter(|row| row.c.verdict == verdict).count();
     let clear = count(Verdict::Higher) + count(Verdict::Lower);
     let within = count(Verdict::NoDifference);

@@ -11,15 +11,15 @@ use super::chart::{self, Chart, Levels, Line, Point};
 use super::plot::{Scale, Span};
 use crate::effect::{self, Group};
 use crate::run::Run;
-use crate::svg::{TwoScreens, arm_class, for_both};
+use crate::svg::{Svg, arm_class};
 use crate::{number, published, rounds};
 
 /// A picture with its title.
 pub(super) struct OverLevels {
     /// `requests per second, over connections`.
     pub(super) title: String,
-    /// Both forms.
-    pub(super) both_svg: TwoScreens,
+    /// The drawing.
+    pub(super) svg: Svg,
     /// One sentence that says what to see.
     pub(super) caption: String,
 }
@@ -121,8 +121,8 @@ pub(super) fn of_metric(summary: &Run) -> Option<OverLevels> {
         margin: None,
         one: false,
     };
-    let both_svg = for_both(&title, |screen| chart::draw(&chart, screen));
-    Some(OverLevels { title: capital(&title), both_svg, caption })
+    let svg = chart::draw(&chart).labelled(&title);
+    Some(OverLevels { title: capital(&title), svg, caption })
 }
 
 /// Adds a point to its line; `None` if the line has that level already: then the factors do not
@@ -264,8 +264,8 @@ fn ratio_picture(summary: &Run, groups: &[&Group<'_>]) -> Option<OverLevels> {
         margin,
         one: true,
     };
-    let both_svg = for_both(&title, |screen| chart::draw(&chart, screen));
-    Some(OverLevels { title: capital(&title), both_svg, caption })
+    let svg = chart::draw(&chart).labelled(&title);
+    Some(OverLevels { title: capital(&title), svg, caption })
 }
 
 /// The ratio of the published figures of both arms.

@@ -20,7 +20,7 @@ use self::picture::Picture;
 pub(crate) use self::picture::keep_units;
 use crate::own;
 use crate::run::Run;
-use crate::svg::{Anchor, Screen, Svg, escape};
+use crate::svg::{Anchor, Svg, WIDTH, escape};
 
 /// The picture that the page of a run begins with, as an SVG file. None: it has none.
 pub fn picture(run: &Run) -> Option<String> {
@@ -46,33 +46,40 @@ pub(crate) const COPY: &str = include_str!("copy.js");
 const OWN_STYLE: &str = "svg { background: var(--paper); font-family: system-ui, sans-serif; }";
 
 /// Letters of the heading in a line.
-const ACROSS: usize = 90;
+const ACROSS: usize = 68;
+
+/// Units around it.
+const PAD: f64 = 6.0;
+
+/// How large a unit is, px: what a window gives it at most.
+const SCALE: f64 = 800.0 / WIDTH;
 
 /// Height of the heading with one line, of a further line of it, and of a line of the legend.
-const HEADING: f64 = 28.0;
-const FURTHER: f64 = 17.0;
-const LINE: f64 = 20.0;
+const HEADING: f64 = 22.0;
+const FURTHER: f64 = 13.0;
+const LINE: f64 = 16.0;
 
 /// Width of a letter of the legend, about, and of its dot with the space around.
-const LETTER: f64 = 7.0;
-const DOT: f64 = 34.0;
+const LETTER: f64 = 6.5;
+const DOT: f64 = 24.0;
 
 /// The picture with its heading and legend, in light and dark.
 fn draw(title: &str, picture: &Picture) -> String {
-    let drawn = picture.both_svg().wide();
-    let width = Screen::Wide.width();
+    let drawn = picture.svg();
     let mut head = Svg::new(0.0);
     let lines = textwrap::wrap(title, ACROSS);
     for (at, line) in lines.iter().enumerate() {
-        head.text("name strong", (8.0, 19.0 + FURTHER * at as f64), Anchor::Start, line);
+        head.text("name strong", (0.0, 8.0 + FURTHER * at as f64), Anchor::Start, line);
     }
     let heading = HEADING + FURTHER * lines.len().saturating_sub(1) as f64;
-    let below = heading + legend(&mut head, picture, (width, heading));
-    let all = below + drawn.height();
+    let below = heading + legend(&mut head, picture, heading);
+    let (wide, high) = (WIDTH + 2.0 * PAD, below + drawn.height() + 2.0 * PAD);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {all}\" width=\"{width}\" height=\"{all}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-{PAD} -{PAD} {wide} {high}\" width=\"{px}\" height=\"{py}\" \
          role=\"img\"><title>{title}</title><desc>{caption}</desc><style><![CDATA[{STYLE}{OWN_STYLE}]]></style>\
          {head}<g transform=\"translate(0 {below})\">{body}</g></svg>\n",
+        px = (wide * SCALE).round(),
+        py = (high * SCALE).round(),
         title = escape(title),
         caption = escape(picture.caption()),
         head = head.body(),
@@ -81,16 +88,16 @@ fn draw(title: &str, picture: &Picture) -> String {
 }
 
 /// Draws the arms' colours and names below the heading; the height that they take.
-fn legend(head: &mut Svg, picture: &Picture, (width, heading): (f64, f64)) -> f64 {
-    let mut at = (8.0, heading + LINE / 2.0);
+fn legend(head: &mut Svg, picture: &Picture, heading: f64) -> f64 {
+    let mut at = (0.0, heading + LINE / 2.0);
     for arm in picture.legend() {
         let wide = DOT + arm.name.chars().count() as f64 * LETTER;
-        if at.0 > 8.0 && at.0 + wide > width {
-            at = (8.0, at.1 + LINE);
+        if at.0 > 0.0 && at.0 + wide > WIDTH {
+            at = (0.0, at.1 + LINE);
         }
         let shape = if arm.class.ends_with("dash") { "hollow" } else { "full" };
-        head.dot(&format!("{} {shape}", arm.class), (at.0 + 6.0, at.1), 5.0, "");
-        head.text("", (at.0 + 17.0, at.1 + 4.0), Anchor::Start, &arm.name);
+        head.dot(&format!("{} {shape}", arm.class), (at.0 + 4.0, at.1), 3.5, "");
+        head.text("", (at.0 + 12.0, at.1), Anchor::Start, &arm.name);
         at.0 += wide;
     }
     if picture.legend().is_empty() { 0.0 } else { at.1 + LINE / 2.0 - heading }

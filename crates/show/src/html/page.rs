@@ -12,7 +12,7 @@ use super::{distribution, forest, levels, picture, rounds as in_order, tables};
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
 use crate::run::{Run, Section};
-use crate::svg::{TwoScreens, arm_class};
+use crate::svg::{Svg, arm_class};
 use crate::{columns, effect, findings, points, published, rounds};
 
 /// The picture that the page begins with: of a run in rounds one of the metric that it is about.
@@ -50,15 +50,14 @@ struct Drawn {
 
 impl Drawn {
     fn new(run: &Run, primary: &Primary) -> Self {
-        let titled =
-            |title: String, svg: TwoScreens, caption: &str| (title, Picture::new(svg, caption));
-        let level = |one: levels::OverLevels| titled(one.title, one.both_svg, &one.caption);
+        let titled = |title: String, svg: Svg, caption: &str| (title, Picture::new(svg, caption));
+        let level = |one: levels::OverLevels| titled(one.title, one.svg, &one.caption);
         let leads = (run.own.leads)(run);
         let over_levels = levels::of_metric(run).filter(|_| !leads).map(level);
         let ratios: Vec<Titled> = levels::of_ratio(run).into_iter().map(level).collect();
         let forests = forest::pictures(run).into_iter();
         let forests: Vec<Titled> =
-            forests.map(|one| titled(one.title, one.both_svg, &one.caption)).collect();
+            forests.map(|one| titled(one.title, one.svg, &one.caption)).collect();
         let in_order = in_order::picture(run)
             .map(|svg| Picture::new(svg, &in_order::caption(run)))
             .map(|picture| picture.of_arms(run, |_, arm| !arm.rounds.is_empty()));

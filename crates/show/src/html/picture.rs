@@ -1,4 +1,4 @@
-//! A picture on the page: both forms, its caption, and the colours that are named above it.
+//! A picture on the page: the drawing, its caption, and the colours that are named above it.
 
 use tcptoll_core::sheet::{self, Part};
 use tcptoll_core::units::capital;
@@ -7,7 +7,7 @@ use super::plot;
 use super::plot::{Frame, Plot, Scale};
 use crate::figures::Primary;
 use crate::run::Run;
-use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
+use crate::svg::{Anchor, Svg, arm_class};
 use crate::{clean, figures, number, own};
 use tcptoll_core::record::Arm;
 use tcptoll_core::stats::{HistogramSummary, Series};
@@ -15,7 +15,7 @@ use tcptoll_core::stats::{HistogramSummary, Series};
 /// A picture.
 #[derive(Clone)]
 pub(super) struct Picture {
-    both_svg: TwoScreens,
+    svg: Svg,
     caption: String,
     /// Arms in it, where their colours are named above it.
     legend: Vec<sheet::Arm>,
@@ -23,8 +23,8 @@ pub(super) struct Picture {
 
 impl Picture {
     /// A picture without a legend.
-    pub(super) fn new(both_svg: TwoScreens, caption: &str) -> Self {
-        Self { both_svg, caption: keep_units(caption), legend: Vec::new() }
+    pub(super) fn new(svg: Svg, caption: &str) -> Self {
+        Self { svg, caption: keep_units(caption), legend: Vec::new() }
     }
 
     /// The same, with a legend of the arms that are drawn, where there are several to tell apart.
@@ -33,9 +33,9 @@ impl Picture {
         if summary.arms.len() > 1 { Self { legend, ..self } } else { self }
     }
 
-    /// Drawn for both screens.
-    pub(super) fn both_svg(&self) -> &TwoScreens {
-        &self.both_svg
+    /// The drawing.
+    pub(super) fn svg(&self) -> &Svg {
+        &self.svg
     }
 
     /// One sentence that says what to see.
@@ -52,7 +52,7 @@ impl Picture {
     pub(super) fn part(&self) -> Part {
         Part::Picture(sheet::Picture {
             title: String::new(),
-            svg: self.both_svg.markup(),
+            svg: self.svg.clone().into(),
             caption: self.caption.clone(),
             drawn: self.legend.clone(),
         })
@@ -61,7 +61,7 @@ impl Picture {
     /// That of an experiment.
     pub(super) fn from_own(picture: own::Picture, summary: &Run) -> Self {
         let drawn = picture.drawn;
-        Self::new(picture.both_svg, &picture.caption).of_arms(summary, |at, _| drawn.contains(&at))
+        Self::new(picture.svg, &picture.caption).of_arms(summary, |at, _| drawn.contains(&at))
     }
 }
 
@@ -95,37 +95,34 @@ pub(super) fn each_arm<T>(summary: &Run, make: impl Fn(usize, &Arm) -> Option<T>
 // How did latency go over the run? Mean as a line, least to greatest as a band.
 
 /// The picture of `what`, a latency; `None` with fewer than two points.
-pub(super) fn series(series: &Series, what: &str, class: &str, arm: &str) -> Option<TwoScreens> {
+pub(super) fn series(series: &Series, what: &str, class: &str, arm: &str) -> Option<Svg> {
     let label = format!("{} of {arm} over the run", capital(what));
-    (series.points.len() > 1)
-        .then(|| for_both(&label, |screen| draw_series(series, what, class, screen)))
+    (series.points.len() > 1).then(|| draw_series(series, what, class).labelled(&label))
 }
 
-fn draw_series(series: &Series, what: &str, class: &str, screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let [left, bottom] = if wide { [72.0, 170.0] } else { [60.0, 150.0] };
-    let frame = Frame::across(screen, left, 24.0, bottom);
+fn draw_series(series: &Series, what: &str, class: &str) -> Svg {
+    let frame = Frame::across(56.0, 24.0, 120.0);
     let points = &series.points;
     let last = points.iter().map(|p| p[0]).fold(0.0, f64::max);
-    let y = Scale::fit(points.iter().flat_map(|p| [p[1], p[2], p[3]]), bottom, frame.top);
+    let y = Scale::fit(points.iter().flat_map(|p| [p[1], p[2], p[3]]), frame.bottom, frame.top);
     let ticks = plot::ticks(&y, 4, number::tick);
     let frame = frame.beside(&ticks);
     let x = Scale::from_zero(last, frame.left, frame.right);
-    let mut plot = Plot::new(frame, 26.0, x, y);
+    let mut plot = Plot::new(frame, plot::TICKS, x, y);
     plot.y_ticks(ticks);
-    plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
+    plot.x_ticks(6, false, plot::seconds);
     plot.base();
     plot.y_label(&format!("{what}{}, mean and range", plot::log_note(&y)));
     plot.group(class, "", |plot| {
         plot.band("band", points.iter().map(|p| [p[0], p[1], p[3]]));
         plot.line("curve", points.iter().map(|p| (p[0], p[2])));
         let step = ((frame.right - frame.left) / points.len() as f64).max(1.0);
-        for [s, min, mean, max] in points.iter().filter(|_| wide) {
+        for [s, min, mean, max] in points {
             let [min, mean, max] = [min, mean, max].map(|us| number::time(*us));
             let at = number::trimmed(*s);
             let tooltip = format!("at {at} s: mean {mean}, min {min}, max {max}");
             let place = (x.at(*s) - step / 2.0, frame.top);
-            plot.svg.rect("hit", place, (step, bottom - frame.top), &tooltip);
+            plot.svg.rect("hit", place, (step, frame.bottom - frame.top), &tooltip);
         }
     });
     plot.svg
@@ -150,50 +147,44 @@ pub(super) fn series_caption(series: &Series) -> String {
 
 // How far do the arms reach? Median, 99th percentile and maximum of each arm on one axis.
 
-struct Row<'a> {
+struct Reach<'a> {
     at: usize,
     name: &'a str,
     histogram: &'a HistogramSummary,
 }
 
-fn reach_rows<'a>(summary: &'a Run, primary: &Primary) -> Vec<Row<'a>> {
+fn reach_rows<'a>(summary: &'a Run, primary: &Primary) -> Vec<Reach<'a>> {
     let arms = summary.arms.iter().enumerate();
     arms.filter_map(|(at, arm)| {
         let histogram = arm.histograms.get(&primary.key).filter(|h| h.max.is_some())?;
-        Some(Row { at, name: &arm.name, histogram })
+        Some(Reach { at, name: &arm.name, histogram })
     })
     .collect()
 }
 
 /// The picture; `None` with fewer than two arms to compare.
-pub(super) fn reaches(summary: &Run, primary: &Primary) -> Option<TwoScreens> {
+pub(super) fn reaches(summary: &Run, primary: &Primary) -> Option<Svg> {
     let rows = reach_rows(summary, primary);
     let label = format!("Median, p99 and maximum of {} per arm", primary.name);
-    (rows.len() > 1).then(|| for_both(&label, |screen| draw_reaches(&rows, screen)))
+    (rows.len() > 1).then(|| draw_reaches(&rows).labelled(&label))
 }
 
-fn draw_reaches(rows: &[Row<'_>], screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let (left, pitch) = if wide { (230.0, 30.0) } else { (10.0, 46.0) };
-    let frame = Frame::across(screen, left, 4.0, 14.0 + rows.len() as f64 * pitch);
+fn draw_reaches(rows: &[Reach<'_>]) -> Svg {
+    const PITCH: f64 = 32.0;
+    let frame = Frame::across(14.0, 0.0, rows.len() as f64 * PITCH);
     let values = rows.iter().flat_map(|row| {
         let h = row.histogram;
         [figures::middle(h), h.p99, h.max].into_iter().flatten()
     });
-    let mut plot = Plot::of_rows(frame, 26.0, Scale::fit(values, left, frame.right));
-    plot.time_axis(if wide { 8 } else { 4 });
+    let x = Scale::fit(values, frame.left, frame.right);
+    let mut plot = Plot::of_rows(frame, plot::TICKS, x);
+    plot.time_axis(6);
     for (at, row) in rows.iter().enumerate() {
-        let top = 8.0 + at as f64 * pitch;
-        let y = if wide { top + pitch / 2.0 } else { top + 30.0 };
-        let (place, anchor) = if wide {
-            ((left - 14.0, y + 4.0), Anchor::End)
-        } else {
-            ((left, top + 16.0), Anchor::Start)
-        };
-        let name = clean::shorten(row.name, if wide { 32 } else { 46 });
+        let top = at as f64 * PITCH;
+        let name = clean::shorten(row.name, 62);
         plot.group(&arm_class(row.at), &tooltip(row), |plot| {
-            plot.svg.text("name", place, anchor, &name);
-            reach(plot, row.histogram, y);
+            plot.svg.text("name", (0.0, top + 8.0), Anchor::Start, &name);
+            reach(plot, row.histogram, top + 22.0);
         });
     }
     plot.svg
@@ -204,14 +195,14 @@ fn reach(plot: &mut Plot, h: &HistogramSummary, y: f64) {
     let [from, to] = [middle, max].map(|us| plot.x.at(us));
     plot.svg.line("whisker", (from, y), (to, y));
     // Longer than the dot is wide: of a short range it would be hidden.
-    plot.svg.line("whisker", (to, y - 8.0), (to, y + 8.0));
+    plot.svg.line("whisker", (to, y - 5.5), (to, y + 5.5));
     if let Some(p99) = h.p99.map(|us| plot.x.at(us)) {
         plot.svg.line("bar", (from, y), (p99, y));
     }
-    plot.svg.dot("mark", (from, y), 5.0, "");
+    plot.svg.dot("mark", (from, y), 3.5, "");
 }
 
-fn tooltip(row: &Row<'_>) -> String {
+fn tooltip(row: &Reach<'_>) -> String {
     let h = row.histogram;
     let middle = if h.p50.is_some() { "median" } else { "mean" };
     let time = |us: Option<f64>| {
@@ -228,7 +219,7 @@ fn tooltip(row: &Row<'_>) -> String {
 
 /// One sentence that says what to see.
 pub(super) fn reaches_caption(summary: &Run, primary: &Primary) -> String {
-    let reach = |row: &Row<'_>| {
+    let reach = |row: &Reach<'_>| {
         let middle = figures::middle(row.histogram).filter(|us| *us > 0.0)?;
         Some((row.name.to_owned(), middle, row.histogram.max?))
     };

@@ -1,7 +1,7 @@
 //! What have pictures in common? Two scales in a frame, axes with ticks and labels, marks at values, and
 //! a key. A picture says what is drawn; where its parts stand is decided here.
 
-use crate::svg::{Anchor, Screen, Svg};
+use crate::svg::{Anchor, Svg, WIDTH};
 use crate::{clean, number};
 
 /// The rectangle between the axes, in units of the view box.
@@ -34,9 +34,9 @@ fn breadth(text: &str) -> f64 {
 }
 
 impl Frame {
-    /// The whole width of a screen but the room for ticks at the left and for half a tick at the right.
-    pub fn across(screen: Screen, left: f64, top: f64, bottom: f64) -> Self {
-        Self::between((left, screen.width() - HALF), top, bottom)
+    /// The whole width but the room for ticks at the left and for half a tick at the right.
+    pub fn across(left: f64, top: f64, bottom: f64) -> Self {
+        Self::between((left, WIDTH - HALF), top, bottom)
     }
 
     /// From left to right, where half a tick has room beyond it.
@@ -99,7 +99,7 @@ impl Plot {
         for (value, text) in ticks {
             let y = self.y.at(value);
             self.svg.line("grid", (left, y), (right, y));
-            self.svg.text("tick", (left - BESIDE, y + 4.0), Anchor::End, &text);
+            self.svg.text("tick", (left - BESIDE, y), Anchor::End, &text);
         }
     }
 
@@ -123,7 +123,7 @@ impl Plot {
             // None may reach beyond the picture, and of two that would touch the first is written.
             let from = (x - breadth / 2.0).min(right + room - breadth).max(0.0);
             if from > free {
-                let place = (from + breadth / 2.0, bottom + 16.0);
+                let place = (from + breadth / 2.0, bottom + 12.0);
                 self.svg.text("tick", place, Anchor::Middle, &text);
                 free = from + breadth + GAP;
             }
@@ -144,13 +144,13 @@ impl Plot {
 
     /// What the vertical axis shows, above it.
     pub fn y_label(&mut self, text: &str) {
-        self.svg.text("label", (4.0, 12.0), Anchor::Start, text);
+        self.svg.text("label", (0.0, 8.0), Anchor::Start, text);
     }
 
-    /// What the horizontal axis shows, at its end and so far below it.
-    pub fn x_label(&mut self, below: f64, text: &str) {
+    /// What the horizontal axis shows, at its end below the ticks.
+    pub fn x_label(&mut self, text: &str) {
         let Frame { right, bottom, .. } = self.frame;
-        self.svg.text("label", (right, bottom + below), Anchor::End, text);
+        self.svg.text("label", (right, bottom + 29.0), Anchor::End, text);
     }
 
     /// What belongs together, with a class and a tooltip.
@@ -202,17 +202,13 @@ impl Plot {
         }
     }
 
-    /// What the lines are, below the picture: a piece of each with its class and its name.
-    pub fn key<'a>(
-        &mut self,
-        below: f64,
-        length: f64,
-        lines: impl IntoIterator<Item = (String, &'a str)>,
-    ) {
-        for (at, (class, name)) in lines.into_iter().enumerate() {
-            let y = self.frame.bottom + below + KEY * at as f64;
-            self.svg.line(&class, (6.0, y - 4.0), (6.0 + length, y - 4.0));
-            self.svg.text("name", (14.0 + length, y), Anchor::Start, name);
+    /// What the lines are, at the end of the picture: a piece of each with its class and its name.
+    pub fn key<'a>(&mut self, lines: impl ExactSizeIterator<Item = (String, &'a str)>) {
+        let top = self.svg.height() - KEY * lines.len() as f64;
+        for (at, (class, name)) in lines.enumerate() {
+            let y = top + KEY * (at as f64 + 0.5);
+            self.svg.line(&class, (0.0, y), (PIECE, y));
+            self.svg.text("name", (PIECE + 8.0, y), Anchor::Start, name);
         }
     }
 }
@@ -222,8 +218,15 @@ pub fn ticks(scale: &Scale, most: usize, text: impl Fn(f64) -> String) -> Vec<(f
     scale.ticks(most).into_iter().map(|value| (value, text(value))).collect()
 }
 
+/// Below the frame: ticks, and ticks with a label of the axis.
+pub const TICKS: f64 = 20.0;
+pub const TICKS_AND_LABEL: f64 = 38.0;
+
 /// Height of a line of a key.
-pub const KEY: f64 = 18.0;
+pub const KEY: f64 = 17.0;
+
+/// Length of the piece of a line in a key.
+pub(crate) const PIECE: f64 = 34.0;
 
 /// ` (log)` behind the label of a logarithmic axis.
 pub fn log_note(scale: &Scale) -> &'static str {

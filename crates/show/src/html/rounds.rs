@@ -6,7 +6,7 @@ use tcptoll_core::record::{Arm, Round};
 use super::plot::{self, Frame, Plot, Scale};
 use crate::number::{self, Estimate};
 use crate::run::Run;
-use crate::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
+use crate::svg::{Anchor, Svg, WIDTH, arm_class};
 use crate::{clean, figures, rounds};
 
 /// More arms than this stand in pictures of their own.
@@ -24,7 +24,7 @@ struct Track<'a> {
 }
 
 /// The picture; `None` if no arm has two rounds.
-pub(super) fn picture(summary: &Run) -> Option<TwoScreens> {
+pub(super) fn picture(summary: &Run) -> Option<Svg> {
     let metric = rounds::metric(summary)?;
     let tracks = tracks(summary, metric);
     tracks.iter().any(|track| track.arm.rounds.len() > 1).then_some(())?;
@@ -32,12 +32,8 @@ pub(super) fn picture(summary: &Run) -> Option<TwoScreens> {
     let words = summary.specs.words_of_metric(metric);
     let label = format!("{words} of each round in run order");
     let view = RoundsPicture { tracks, metric, words, unit };
-    Some(for_both(
-        &label,
-        |screen| {
-            if view.together() { view.one(screen) } else { view.many(screen) }
-        },
-    ))
+    let svg = if view.together() { view.one() } else { view.many() };
+    Some(svg.labelled(&label))
 }
 
 fn tracks<'a>(summary: &'a Run, metric: &str) -> Vec<Track<'a>> {
@@ -77,20 +73,18 @@ impl RoundsPicture<'_> {
     }
 
     /// All arms on one axis.
-    fn one(&self, screen: Screen) -> Svg {
-        let wide = screen == Screen::Wide;
-        let [left, bottom] = if wide { [84.0, 250.0] } else { [66.0, 220.0] };
-        let frame = Frame::across(screen, left, 26.0, bottom);
-        let y = Scale::fit(self.values(), bottom - 8.0, frame.top);
+    fn one(&self) -> Svg {
+        let frame = Frame::across(60.0, 24.0, 170.0);
+        let y = Scale::fit(self.values(), frame.bottom - 6.0, frame.top);
         let ticks = plot::ticks(&y, 5, |value| Estimate::new(value, None, self.unit).text());
         let frame = frame.beside(&ticks);
-        let x = Scale::from_zero(self.last_s() * 1.02, frame.left + 8.0, frame.right);
-        let mut plot = Plot::new(frame, 44.0, x, y);
+        let x = Scale::from_zero(self.last_s() * 1.02, frame.left + 6.0, frame.right);
+        let mut plot = Plot::new(frame, plot::TICKS_AND_LABEL, x, y);
         plot.y_ticks(ticks);
-        plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
+        plot.x_ticks(6, false, plot::seconds);
         plot.base();
         plot.y_label(&self.words);
-        plot.x_label(36.0, "since the start of the run");
+        plot.x_label("since the start of the run");
         for track in &self.tracks {
             self.track(&mut plot, track);
         }
@@ -98,31 +92,29 @@ impl RoundsPicture<'_> {
     }
 
     /// A small picture per arm, with as many percent from bottom to top in each.
-    fn many(&self, screen: Screen) -> Svg {
-        let wide = screen == Screen::Wide;
-        let across = if wide { 3 } else { 1 };
-        let (cell, height) = (screen.width() / f64::from(across), if wide { 120.0 } else { 104.0 });
-        let rows = self.tracks.len().div_ceil(across as usize);
-        let mut svg = Svg::new(rows as f64 * height + 24.0);
+    fn many(&self) -> Svg {
+        const ACROSS: usize = 2;
+        let (cell, height) = (WIDTH / ACROSS as f64, 94.0);
+        let rows = self.tracks.len().div_ceil(ACROSS);
+        let mut svg = Svg::new(rows as f64 * height + 16.0);
         let reach = self.reach();
         for (n, track) in self.tracks.iter().enumerate() {
-            let (column, row) = (n % across as usize, n / across as usize);
-            let left = column as f64 * cell + 78.0;
-            let (top, bottom) = (row as f64 * height + 26.0, (row + 1) as f64 * height - 22.0);
-            let right = (column + 1) as f64 * cell - 14.0;
-            let frame = Frame::between((left, right), top, bottom);
-            let x = Scale::from_zero(self.last_s() * 1.02, left + 6.0, frame.right);
+            let (column, row) = (n % ACROSS, n / ACROSS);
+            let begin = column as f64 * cell;
+            let (top, bottom) = (row as f64 * height + 20.0, (row + 1) as f64 * height - 20.0);
+            let frame = Frame::between((begin + 80.0, begin + cell - 14.0), top, bottom);
+            let x = Scale::from_zero(self.last_s() * 1.02, frame.left + 4.0, frame.right);
             // Without a mean there is nothing to place but crosses.
             let (low, high) = track
                 .mean
                 .map_or((0.0, 1.0), |mean| (mean - mean.abs() * reach, mean + mean.abs() * reach));
-            let y = Scale::between(low, high, bottom - 6.0, top);
+            let y = Scale::between(low, high, bottom - 4.0, top);
             let mut plot = Plot::on(svg, frame, x, y);
-            let name = clean::shorten(&track.arm.name, if wide { 36 } else { 46 });
             plot.group(&arm_class(track.at), "", |plot| {
-                plot.svg.dot("full", (left - 70.0, top - 12.0), 4.0, "");
+                plot.svg.dot("full", (begin + 4.0, top - 11.0), 3.0, "");
             });
-            plot.svg.text("name", (left - 60.0, top - 8.0), Anchor::Start, &name);
+            let name = clean::shorten(&track.arm.name, 28);
+            plot.svg.text("name", (begin + 12.0, top - 11.0), Anchor::Start, &name);
             plot.base();
             plot.x_ticks(3, false, plot::seconds);
             if let Some(mean) = track.mean {
@@ -133,15 +125,14 @@ impl RoundsPicture<'_> {
                     (value, format!("{} {}", text.value, text.symbol).trim_end().to_owned())
                 }));
             } else {
-                let place = (left + 8.0, f64::midpoint(top, bottom));
+                let place = (frame.left + 8.0, f64::midpoint(top, bottom));
                 plot.svg.text("tick", place, Anchor::Start, "all rounds excluded");
             }
             self.track(&mut plot, track);
             svg = plot.svg;
         }
-        let bottom = rows as f64 * height + 14.0;
-        let text = "since the start of the run";
-        svg.text("label", (screen.width() - 14.0, bottom), Anchor::End, text);
+        let place = (WIDTH - 14.0, rows as f64 * height + 6.0);
+        svg.text("label", place, Anchor::End, "since the start of the run");
         svg
     }
 
@@ -173,12 +164,12 @@ impl RoundsPicture<'_> {
                 );
                 let text = format!("{name}, round {number}, {began} after the start: {text}");
                 match (&round.left_out, value) {
-                    (None, Some(value)) => plot.dot("mark", (round.began_s, value), 3.0, &text),
+                    (None, Some(value)) => plot.dot("mark", (round.began_s, value), 2.5, &text),
                     (None, None) => {}
                     (Some(why), value) => {
                         let height = value.map_or(on_axis, |value| plot.y.at(value));
                         let place = (plot.x.at(round.began_s), height);
-                        plot.svg.cross("out", place, 4.0, &format!("{text}; excluded: {why}"));
+                        plot.svg.cross("out", place, 3.0, &format!("{text}; excluded: {why}"));
                     }
                 }
             }

@@ -263,7 +263,7 @@ fn look(second: u64) -> Look {
         at_s: second as f64,
         time: "2026-01-01T03:00:00.000Z".to_owned(),
         listeners: (0..1_000).map(listener).collect(),
-        table: Some(tcptoll_live::watch::Proofs {
+        table: Some(tcptoll_live::watch::SocketDump {
             at_s: second as f64,
             took_s: 0.04,
             states: [("ESTABLISHED".to_owned(), 50_000), ("TIME-WAIT".to_owned(), 20_000 + second)]

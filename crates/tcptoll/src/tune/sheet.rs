@@ -78,7 +78,7 @@ fn held(found: &Found) -> Option<Picture> {
     let workers = found.server.workers();
     Some(Picture {
         title: format!("Page time and {workers} held"),
-        svg: picture::held(found)?.markup(),
+        svg: picture::held(found)?.into(),
         caption: format!(
             "Each dot is a setting, labelled with its timeout. The large dot is the found setting; red dots refused \
              visitors. Lower left is better: short page times, few {workers} held."
@@ -519,7 +519,7 @@ mod tests {
     fn names_of_others_are_escaped_on_the_page_and_the_curve_is_drawn() {
         let page = page_of(&found());
         assert!(page.contains("2.4.71 &lt;b&gt;"), "the version of a server");
-        assert!(page.contains("<svg class=\"wide\"") && page.contains("circle class=\"chosen\""));
+        assert!(page.contains("<svg viewBox") && page.contains("circle class=\"chosen\""));
         assert!(!page.contains("<b>\","), "the embedded data ends no element");
     }
 }

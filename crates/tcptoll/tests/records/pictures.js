@@ -3,6 +3,9 @@
 
 const CLOSE = 1.5;
 
+// Sizes of letters, px.
+const READABLE = [9, 14];
+
 function wrong(frame) {
   const doc = frame.contentDocument;
   const found = [];
@@ -31,6 +34,8 @@ function wrongIn(svg, picture) {
     const box = text.getBoundingClientRect();
     const said = text.textContent.trim();
     if (said && box.width > 0) words.push({ said, box });
+    const size = parseFloat(getComputedStyle(text).fontSize) * svg.getScreenCTM().a;
+    if (size < READABLE[0] || size > READABLE[1]) found.push(`letters of ${size} px: ${said}`);
   }
   words.forEach(({ said, box }, at) => {
     if (

@@ -4,7 +4,7 @@ use tcptoll_core::sheet::Picture;
 use tcptoll_show::clean;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
-use tcptoll_show::svg::{Anchor, Screen, Svg, for_both};
+use tcptoll_show::svg::{Anchor, Svg};
 
 use super::Dated;
 use crate::diagnosis::Severity;
@@ -13,7 +13,9 @@ use crate::watch::Episode;
 /// Bands behind a curve, at most.
 pub(super) const BANDS_MAX: usize = 100;
 /// Width of a letter of a tick, at most.
-const TICK_LETTER: f64 = 6.9;
+const TICK_LETTER: f64 = 7.2;
+/// Ticks of an axis of time, at most.
+const TICKS_MAX: f64 = 6.0;
 /// Steps of an axis of time, s.
 const STEPS_S: [f64; 20] = [
     1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0, 7_200.0,
@@ -48,32 +50,28 @@ pub(super) struct Chart<'a> {
 }
 
 /// Where the axis of time begins: in all pictures at one place, so that they can be compared.
-pub(super) fn left_of(screen: Screen) -> f64 {
-    if screen == Screen::Wide { 72.0 } else { 60.0 }
-}
+const LEFT: f64 = 60.0;
 
 impl Chart<'_> {
     /// The chart on the page.
     pub(super) fn picture(&self, title: String, caption: String) -> Picture {
         let label = format!("{title}: {} over time", self.label);
-        let svg = for_both(&label, |screen| self.draw(screen)).markup();
+        let svg = self.draw().labelled(&label).into();
         Picture { title, svg, caption, ..Picture::default() }
     }
 
-    fn draw(&self, screen: Screen) -> Svg {
-        let wide = screen == Screen::Wide;
-        let (left, bottom) = (left_of(screen), if wide { 190.0 } else { 160.0 });
-        let frame = Frame::across(screen, left, 24.0, bottom);
+    fn draw(&self) -> Svg {
+        let frame = Frame::across(LEFT, 22.0, 130.0);
         let values = self.lines.iter().flat_map(|line| &line.steps).filter_map(|step| step.value);
         let most = self.most.unwrap_or_else(|| values.fold(0.0, f64::max) * 1.08);
-        let y = Scale::from_zero(if most > 0.0 { most } else { 1.0 }, bottom, frame.top);
-        let x = Scale::from_zero(self.view.review.lasted_s, left, frame.right);
-        let several = self.lines.len() > 1;
-        let key = if several { 8.0 + plot::KEY * self.lines.len() as f64 } else { 0.0 };
-        let mut plot = Plot::new(frame, 26.0 + key, x, y);
+        let y = Scale::from_zero(if most > 0.0 { most } else { 1.0 }, frame.bottom, frame.top);
+        let x = Scale::from_zero(self.view.review.lasted_s, frame.left, frame.right);
+        let keyed = if self.lines.len() > 1 { self.lines.as_slice() } else { &[] };
+        let below = plot::TICKS + plot::KEY * keyed.len() as f64;
+        let mut plot = Plot::new(frame, below, x, y);
         bands(&mut plot, self.view, self.subject.as_deref());
         plot.y_axis(5, self.tick);
-        time_axis(&mut plot, self.view, if wide { 8 } else { 4 });
+        time_axis(&mut plot, self.view);
         plot.base();
         plot.y_label(&self.label);
         for line in &self.lines {
@@ -86,14 +84,8 @@ impl Chart<'_> {
                 }
             });
         }
-        if several {
-            let lines = self.lines.iter();
-            plot.key(
-                44.0,
-                28.0,
-                lines.map(|line| (format!("curve {}", line.class), line.name.as_str())),
-            );
-        }
+        let keyed = keyed.iter();
+        plot.key(keyed.map(|line| (format!("curve {}", line.class), line.name.as_str())));
         plot.svg
     }
 }
@@ -165,15 +157,15 @@ fn union(mut spans: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
 }
 
 /// Round times of day below the axis.
-pub(super) fn time_axis(plot: &mut Plot, view: &Dated<'_>, most: usize) {
+pub(super) fn time_axis(plot: &mut Plot, view: &Dated<'_>) {
     let Frame { top, bottom, right, room, .. } = plot.frame;
     let lasted_s = view.review.lasted_s.min(1e9);
-    let step = STEPS_S.into_iter().find(|step| lasted_s / step <= most as f64);
+    let step = STEPS_S.into_iter().find(|step| lasted_s / step <= TICKS_MAX);
     // Of more than some weeks: as many days as it takes.
-    let step = step.unwrap_or_else(|| (lasted_s / most as f64 / 86_400.0).ceil() * 86_400.0);
+    let step = step.unwrap_or_else(|| (lasted_s / TICKS_MAX / 86_400.0).ceil() * 86_400.0);
     let first = (view.clock.second_of_day() / step).ceil() * step - view.clock.second_of_day();
     let count = ((lasted_s - first) / step).floor().max(-1.0) as i64;
-    for number in 0..=count.min(most as i64 + 1) {
+    for number in 0..=count.min(TICKS_MAX as i64 + 1) {
         let at_s = first + number as f64 * step;
         let x = plot.x.at(at_s);
         plot.svg.line("grid", (x, top), (x, bottom));
@@ -190,7 +182,7 @@ pub(super) fn time_axis(plot: &mut Plot, view: &Dated<'_>, most: usize) {
         // The last one may not reach beyond the picture.
         let half = TICK_LETTER / 2.0 * text.chars().count() as f64;
         let x = x.min(right + room - half);
-        plot.svg.text("tick", (x, bottom + 16.0), Anchor::Middle, &text);
+        plot.svg.text("tick", (x, bottom + 12.0), Anchor::Middle, &text);
     }
 }
 
@@ -214,36 +206,31 @@ pub(crate) fn timeline(view: &Dated<'_>) -> Option<Picture> {
     rows.sort_by_key(|(_, all)| worst(all));
     let more = rows.len().saturating_sub(ROWS_MAX);
     rows.truncate(ROWS_MAX);
-    let draw = |screen: Screen| {
-        let height = 34.0;
-        let frame = Frame::across(screen, left_of(screen), 8.0, 14.0 + height * rows.len() as f64);
-        let x = Scale::from_zero(view.review.lasted_s, frame.left, frame.right);
-        let mut plot = Plot::of_rows(frame, 26.0, x);
-        time_axis(&mut plot, view, if screen == Screen::Wide { 8 } else { 4 });
-        plot.base();
-        for (at, ((id, subject), all)) in rows.iter().enumerate() {
-            let top = frame.top + height * at as f64;
-            let width = if screen == Screen::Wide { 110 } else { 46 };
-            let name = clean::shorten(&format!("{id}: {subject}"), width);
-            plot.svg.text("name", (4.0, top + 14.0), Anchor::Start, &name);
-            plot.svg.line("lane", (frame.left, top + 23.0), (frame.right, top + 23.0));
-            for one in all.iter().take(BANDS_MAX) {
-                let (from, to) = (plot.x.at(one.from_s), plot.x.at(one.to_s));
-                let tooltip =
-                    format!("{} to {}: {}", view.at(one.from_s), view.at(one.to_s), one.text);
-                plot.svg.open_link(&format!("#{}", anchor(one)));
-                let size = ((to - from).max(3.0), 10.0);
-                plot.svg.rect(&format!("{} solid", class(one)), (from, top + 18.0), size, &tooltip);
-                plot.svg.close_link();
-            }
+    let height = 29.0;
+    let frame = Frame::across(LEFT, 0.0, 4.0 + height * rows.len() as f64);
+    let x = Scale::from_zero(view.review.lasted_s, frame.left, frame.right);
+    let mut plot = Plot::of_rows(frame, plot::TICKS, x);
+    time_axis(&mut plot, view);
+    plot.base();
+    for (at, ((id, subject), all)) in rows.iter().enumerate() {
+        let top = height * at as f64;
+        let name = clean::shorten(&format!("{id}: {subject}"), 60);
+        plot.svg.text("name", (0.0, top + 9.0), Anchor::Start, &name);
+        plot.svg.line("lane", (frame.left, top + 22.0), (frame.right, top + 22.0));
+        for one in all.iter().take(BANDS_MAX) {
+            let (from, to) = (plot.x.at(one.from_s), plot.x.at(one.to_s));
+            let tooltip = format!("{} to {}: {}", view.at(one.from_s), view.at(one.to_s), one.text);
+            plot.svg.open_link(&format!("#{}", anchor(one)));
+            let size = ((to - from).max(2.0), 8.0);
+            plot.svg.rect(&format!("{} solid", class(one)), (from, top + 18.0), size, &tooltip);
+            plot.svg.close_link();
         }
-        plot.svg
-    };
+    }
     let more = if more > 0 { format!(" {more} more are in the table.") } else { String::new() };
     let caption = format!(
         "Red: connections were harmed. Yellow: a warning, nothing was harmed yet. A bar links to its explanation and fix.{more}"
     );
-    let svg = for_both("What was wrong over time", draw).markup();
+    let svg = plot.svg.labelled("What was wrong over time").into();
     Some(Picture { svg, caption, ..Picture::default() })
 }
 

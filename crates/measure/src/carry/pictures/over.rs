@@ -6,13 +6,13 @@ use tcptoll_core::units::capital;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::own::Picture;
-use tcptoll_show::svg::{Anchor, Screen, Svg, for_both};
+use tcptoll_show::svg::{Anchor, Svg, WIDTH};
 use tcptoll_show::{clean, effect, figures, number};
 
 use super::{Line, Lines, Point, Window, limits};
 
 /// Width of the column of what the kernel chose.
-const AUTO: f64 = 52.0;
+const AUTO: f64 = 44.0;
 
 /// A smaller size whose goodput is this share of the greatest is large enough.
 const NEARLY: f64 = 0.95;
@@ -30,7 +30,7 @@ struct Drawn<'a> {
 pub(super) fn picture(lines: &Lines<'_>) -> Picture {
     let label = format!("{} over {} size", capital(lines.shown.words), lines.size.noun);
     Picture {
-        both_svg: for_both(&label, |screen| draw(lines, screen)),
+        svg: draw(lines).labelled(&label),
         caption: caption(lines),
         // The lines are named below, with their colours.
         drawn: Vec::new(),
@@ -52,10 +52,9 @@ fn words(lines: &Lines<'_>, value: f64) -> String {
     if lines.rate { number::bit_rate(value) } else { number::time(value) }
 }
 
-fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let [left, bottom] = if wide { [84.0, 330.0] } else { [74.0, 260.0] };
-    let frame = Frame::across(screen, left, 26.0, bottom);
+fn draw(lines: &Lines<'_>) -> Svg {
+    let bottom = 230.0;
+    let frame = Frame::across(80.0, 24.0, bottom);
     let auto = lines.points().any(|point| point.size.is_none());
     let right = if auto { frame.right - AUTO } else { frame.right };
     let ends = |point: &Point<'_>| {
@@ -65,7 +64,7 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
     let limits = limits(lines);
     let values = lines.points().flat_map(ends).chain(limits.links.iter().copied());
     let y = Scale::log(values, bottom - 6.0, frame.top + 6.0);
-    let x = Scale::bytes(lines.sizes().into_iter(), left + 10.0, right - 10.0);
+    let x = Scale::bytes(lines.sizes().into_iter(), frame.left + 8.0, right - 8.0);
     // On a short link a window allows more than there is to see.
     let windows: Vec<Drawn<'_>> = limits
         .windows
@@ -75,19 +74,19 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
         .collect();
     let key = lines.all.len() + windows.len();
     let keyed = key > 1;
-    let below = 50.0 + if keyed { plot::KEY * key as f64 } else { 0.0 };
+    let below = plot::TICKS_AND_LABEL + if keyed { plot::KEY * key as f64 } else { 0.0 };
     let mut plot = Plot::new(frame, below, x, y);
     let tick = |value| if lines.rate { number::rate_tick(value) } else { number::tick(value) };
-    plot.y_axis(if wide { 9 } else { 7 }, tick);
-    plot.x_ticks(if wide { 12 } else { 6 }, true, number::size);
+    plot.y_axis(8, tick);
+    plot.x_ticks(8, true, number::size);
     let auto_at = frame.right - AUTO / 2.0 + 6.0;
     if auto {
         plot.svg.line("grid", (auto_at, frame.top), (auto_at, bottom));
-        plot.svg.text("tick", (auto_at, bottom + 16.0), Anchor::Middle, "auto");
+        plot.svg.text("tick", (auto_at, bottom + 12.0), Anchor::Middle, "auto");
     }
     plot.base();
     plot.y_label(&format!("{} (log)", lines.shown.words));
-    plot.x_label(34.0, &format!("{} (bytes, log)", lines.size.axis));
+    plot.x_label(&format!("{} (bytes, log)", lines.size.axis));
     for (at, rate) in limits.links.iter().enumerate() {
         link(&mut plot, lines, *rate, at);
     }
@@ -102,10 +101,7 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
     if keyed {
         let of_line = |line: &Line<'_>| {
             let name = if line.label.is_empty() { "measured" } else { line.label.as_str() };
-            (
-                format!("curve {} {}", line.dash, line.colour),
-                clean::shorten(name, if wide { 90 } else { 40 }),
-            )
+            (format!("curve {} {}", line.dash, line.colour), clean::shorten(name, 60))
         };
         let of_window = |(at, drawn): (usize, &Drawn<'_>)| {
             (format!("computed echo {}", dash(at)), window_name(lines, drawn.window))
@@ -116,7 +112,7 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
             .map(of_line)
             .chain(windows.iter().enumerate().map(of_window))
             .collect();
-        plot.key(52.0, 34.0, names.iter().map(|(class, name)| (class.clone(), name.as_str())));
+        plot.key(names.iter().map(|(class, name)| (class.clone(), name.as_str())));
     }
     plot.svg
 }
@@ -163,7 +159,7 @@ fn link(plot: &mut Plot, lines: &Lines<'_>, rate: f64, at: usize) {
     plot.group("echo", &text, |plot| {
         plot.level(&format!("computed {}", dash(at)), rate);
     });
-    plot.svg.text("name", (left + 8.0, y - 5.0), Anchor::Start, &text);
+    plot.svg.text("name", (left + 8.0, y - 8.0), Anchor::Start, &text);
 }
 
 fn one(plot: &mut Plot, lines: &Lines<'_>, line: &Line<'_>, auto_at: f64) {
@@ -179,15 +175,15 @@ fn one(plot: &mut Plot, lines: &Lines<'_>, line: &Line<'_>, auto_at: f64) {
         let y = plot.y.at(point.value);
         plot.group(&line.colour, &told(lines, point), |plot| {
             if let Some(ends) = point.bar {
-                plot.whisker(x, ends, 5.0);
+                plot.whisker(x, ends, 4.0);
             }
-            plot.svg.dot("full", (x, y), 4.0, "");
+            plot.svg.dot("full", (x, y), 3.5, "");
         });
         if let Some((value, source)) = point.published {
             let text = format!("{}: published {} ({source})", point.arm.name, words(lines, value));
-            let corner = (x - 4.5, plot.y.at(value) - 4.5);
+            let corner = (x - 3.5, plot.y.at(value) - 3.5);
             plot.group(&line.colour, "", |plot| {
-                plot.svg.rect("hollow", corner, (9.0, 9.0), &text);
+                plot.svg.rect("hollow", corner, (7.0, 7.0), &text);
             });
         }
     }
@@ -304,9 +300,6 @@ fn sentence(text: &str) -> String {
     format!("{}.", capital(text))
 }
 
-/// More sizes than this stand in rows on wide screens too.
-const ACROSS: usize = 17;
-
 /// Shades of the colour.
 const SHADES: f64 = 10.0;
 
@@ -320,7 +313,7 @@ pub(super) fn cells(lines: &Lines<'_>) -> Option<Picture> {
     let label =
         format!("Goodput per {} and way of sending, relative to the greatest", lines.size.noun);
     Some(Picture {
-        both_svg: for_both(&label, |screen| draw_cells(lines, best, screen)),
+        svg: draw_cells(lines, best).labelled(&label),
         caption: caption_of_cells(lines, best),
         drawn: Vec::new(),
     })
@@ -335,54 +328,34 @@ fn names<'a>(lines: &'a Lines<'_>) -> Vec<&'a str> {
     labels.into_iter().map(|label| &label[from..]).collect()
 }
 
-fn draw_cells(lines: &Lines<'_>, best: f64, screen: Screen) -> Svg {
+fn draw_cells(lines: &Lines<'_>, best: f64) -> Svg {
+    const HEIGHT: f64 = 20.0;
     let sizes = lines.sizes();
     let names = names(lines);
-    let across = screen == Screen::Wide && sizes.len() <= ACROSS;
-    // Places of a way and of a size: the one of columns, the other of rows.
-    let (columns, rows) =
-        if across { (sizes.len(), names.len()) } else { (names.len(), sizes.len()) };
-    let longest = names.iter().map(|name| clean::columns(name)).max().unwrap_or(0) as f64;
-    let left = if across { (longest * 6.8 + 14.0).clamp(60.0, 190.0) } else { 48.0 };
-    let (top, height) = (24.0, if across { 34.0 } else { 26.0 });
-    let frame = Frame::between((left, screen.width() - 2.0), top, top + height * rows as f64);
-    let cell = (frame.right - left) / columns.max(1) as f64;
-    let mut plot = Plot::of_rows(frame, 8.0, Scale::between(0.0, 1.0, left, frame.right));
-    let heads: Vec<String> = sizes.iter().map(|size| number::size(*size)).collect();
-    let ways: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let (over, beside) = if across { (&heads, &ways) } else { (&ways, &heads) };
-    for (at, text) in over.iter().enumerate() {
-        let text = clean::shorten(text, ((cell / 6.8) as usize).max(3));
-        let x = left + (at as f64 + 0.5) * cell;
-        plot.svg.text("tick", (x, top - 8.0), Anchor::Middle, &text);
+    let (left, top) = (46.0, 18.0);
+    let mut svg = Svg::new(top + HEIGHT * sizes.len() as f64);
+    let cell = (WIDTH - left) / names.len() as f64;
+    let middle = |way: usize| left + (way as f64 + 0.5) * cell;
+    for (way, name) in names.iter().enumerate() {
+        let name = clean::shorten(name, ((cell / 7.2) as usize).max(3));
+        svg.text("tick", (middle(way), top - 10.0), Anchor::Middle, &name);
     }
-    for (at, text) in beside.iter().enumerate() {
-        let text = clean::shorten(text, 26);
-        let y = top + (at as f64 + 0.5) * height + 4.0;
-        plot.svg.text("tick", (left - 8.0, y), Anchor::End, &text);
-    }
-    for (way, line) in lines.all.iter().enumerate() {
-        for (size, bytes) in sizes.iter().enumerate() {
+    for (at, bytes) in sizes.iter().enumerate() {
+        let row = top + at as f64 * HEIGHT;
+        let y = row + HEIGHT / 2.0;
+        svg.text("tick", (left - 8.0, y), Anchor::End, &number::size(*bytes));
+        for (way, line) in lines.all.iter().enumerate() {
             let Some(point) = line.of_size(*bytes) else { continue };
-            let (column, row) = if across { (size, way) } else { (way, size) };
-            let corner = (left + column as f64 * cell, top + row as f64 * height);
             let share = point.value / best;
-            let tooltip = format!("{}: {}", point.arm.name, number::bit_rate(point.value));
-            plot.group("", &tooltip, |plot| {
-                let shade = (share * SHADES).ceil().clamp(0.0, SHADES);
-                let inner = (cell - 2.0, height - 2.0);
-                plot.svg.rect(
-                    &format!("heat h{shade}"),
-                    (corner.0 + 1.0, corner.1 + 1.0),
-                    inner,
-                    "",
-                );
-                let place = (corner.0 + cell / 2.0, corner.1 + height / 2.0 + 4.0);
-                plot.svg.text("cell", place, Anchor::Middle, &percent(share));
-            });
+            svg.open("", &format!("{}: {}", point.arm.name, number::bit_rate(point.value)));
+            let shade = (share * SHADES).ceil().clamp(0.0, SHADES);
+            let corner = (left + way as f64 * cell + 1.0, row + 1.0);
+            svg.rect(&format!("heat h{shade}"), corner, (cell - 2.0, HEIGHT - 2.0), "");
+            svg.text("cell", (middle(way), y), Anchor::Middle, &percent(share));
+            svg.close();
         }
     }
-    plot.svg
+    svg
 }
 
 /// A share in at most four columns: `100`, `3.4`, `0.04`.

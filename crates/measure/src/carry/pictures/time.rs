@@ -11,7 +11,7 @@ use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
-use tcptoll_show::svg::{Anchor, Screen, Svg, arm_class, for_both};
+use tcptoll_show::svg::{Anchor, Svg, arm_class};
 use tcptoll_show::{clean, number, rounds};
 
 use super::{link, quiet_rtt_us};
@@ -94,28 +94,26 @@ fn picture(at: usize, arm: &Arm, drawn: &[Drawn<'_>]) -> Picture {
     let titles: Vec<&str> = drawn.iter().map(|one| one.panel.title).collect();
     let label = format!("{} of {} over time", titles.join(", "), arm.name);
     Picture {
-        both_svg: for_both(&label, |screen| draw(at, drawn, screen)),
+        svg: draw(at, drawn).labelled(&label),
         caption: caption(arm, drawn),
         drawn: Vec::new(),
     }
 }
 
-fn draw(at: usize, drawn: &[Drawn<'_>], screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let (left, height) = if wide { (84.0, 128.0) } else { (74.0, 114.0) };
+fn draw(at: usize, drawn: &[Drawn<'_>]) -> Svg {
+    let height = 96.0;
     let last = drawn.iter().flat_map(|one| &one.series.points).map(|p| p[0]).fold(0.0, f64::max);
-    let mut svg = Svg::new(height * drawn.len() as f64 + 28.0);
+    let mut svg = Svg::new(height * drawn.len() as f64 + plot::TICKS);
     for (n, one) in drawn.iter().enumerate() {
-        let top = n as f64 * height + 36.0;
-        let bottom = (n + 1) as f64 * height;
-        let frame = Frame::between((left, screen.width() - 14.0), top, bottom);
+        let (top, bottom) = (n as f64 * height + 26.0, (n + 1) as f64 * height);
+        let frame = Frame::across(80.0, top, bottom);
         let points =
             || one.series.points.iter().map(|p| [p[1], p[2], p[3]].map(|v| v * one.panel.factor));
         let most = points().flatten().chain(one.reference).fold(0.0, f64::max);
-        let x = Scale::from_zero(last, left, frame.right);
+        let x = Scale::from_zero(last, frame.left, frame.right);
         let y = Scale::from_zero(most * 1.06, bottom, top);
         let mut plot = Plot::on(svg, frame, x, y);
-        plot.y_axis(if wide { 4 } else { 3 }, one.panel.tick);
+        plot.y_axis(4, one.panel.tick);
         plot.base();
         let reference = one.reference.map(|level| (level, (one.panel.words)(level)));
         if let Some((level, words)) = &reference {
@@ -126,7 +124,7 @@ fn draw(at: usize, drawn: &[Drawn<'_>], screen: Screen) -> Svg {
         let words = reference.map_or_else(String::new, |(_, words)| {
             format!(" ({} {words})", one.panel.reference_words)
         });
-        let place = (4.0, top - 10.0);
+        let place = (0.0, top - 12.0);
         plot.svg.text("label", place, Anchor::Start, &format!("{}{words}", one.panel.title));
         plot.group(&arm_class(at), "", |plot| {
             plot.band(
@@ -140,8 +138,8 @@ fn draw(at: usize, drawn: &[Drawn<'_>], screen: Screen) -> Svg {
             plot.line("curve", one.series.points.iter().map(|p| (p[0], p[2] * one.panel.factor)));
             // Something to point at; of many arms, one for every point would fill the page.
             let every = one.series.points.len().div_ceil(HITS).max(1);
-            let step = (frame.right - left) * every as f64 / one.series.points.len() as f64;
-            for [s, least, mean, most] in one.series.points.iter().step_by(every).filter(|_| wide) {
+            let step = (frame.right - frame.left) * every as f64 / one.series.points.len() as f64;
+            for [s, least, mean, most] in one.series.points.iter().step_by(every) {
                 let [least, mean, most] =
                     [least, mean, most].map(|v| (one.panel.words)(v * one.panel.factor));
                 let tooltip =
@@ -150,7 +148,7 @@ fn draw(at: usize, drawn: &[Drawn<'_>], screen: Screen) -> Svg {
             }
         });
         if n + 1 == drawn.len() {
-            plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
+            plot.x_ticks(6, false, plot::seconds);
         }
         svg = plot.svg;
     }
@@ -180,13 +178,10 @@ fn caption(arm: &Arm, drawn: &[Drawn<'_>]) -> String {
 /// More arms than this are read in the table.
 const ARMS: usize = 40;
 
-/// Columns of a name.
-const NAME: usize = 30;
-
 /// Arms whose goodput is this share of the greatest carry as much.
 const NEARLY: f64 = 0.95;
 
-struct Row<'a> {
+struct Lane<'a> {
     at: usize,
     arm: &'a Arm,
     /// bit/s.
@@ -196,10 +191,10 @@ struct Row<'a> {
     quiet_us: Option<f64>,
 }
 
-fn row<'a>(at: usize, arm: &'a Arm, loaded: &str) -> Option<Row<'a>> {
+fn row<'a>(at: usize, arm: &'a Arm, loaded: &str) -> Option<Lane<'a>> {
     let measured =
         |metric| rounds::measured(arm, metric).map(|m| m.value).filter(|value| *value > 0.0);
-    Some(Row {
+    Some(Lane {
         at,
         arm,
         goodput: measured(GOODPUT.name)? * 8.0,
@@ -212,66 +207,53 @@ fn row<'a>(at: usize, arm: &'a Arm, loaded: &str) -> Option<Row<'a>> {
 /// under load.
 pub(super) fn beside(summary: &Run, loaded: &str) -> Option<Picture> {
     let arms = summary.arms.iter().enumerate();
-    let rows: Vec<Row<'_>> = arms.filter_map(|(at, arm)| row(at, arm, loaded)).collect();
+    let rows: Vec<Lane<'_>> = arms.filter_map(|(at, arm)| row(at, arm, loaded)).collect();
     (2..=ARMS).contains(&rows.len()).then_some(())?;
     let label = "Goodput and round trip under load per arm";
     Some(Picture {
-        both_svg: for_both(label, |screen| draw_rows(&rows, screen)),
+        svg: draw_rows(&rows).labelled(label),
         caption: caption_of_rows(&rows),
         drawn: Vec::new(),
     })
 }
 
-fn draw_rows(rows: &[Row<'_>], screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let longest = rows.iter().map(|row| clean::columns(&row.arm.name)).max().unwrap_or(0);
-    let room = (longest.min(NAME) as f64 * 7.2 + 16.0).max(90.0);
-    let (left, pitch) = if wide { (room, 26.0) } else { (24.0, 44.0) };
-    let middle = if wide { 490.0 } else { 168.0 };
-    let top = 24.0;
-    let bottom = top + rows.len() as f64 * pitch + 4.0;
-    let goodput =
-        Scale::from_zero(rows.iter().map(|r| r.goodput).fold(0.0, f64::max) * 1.04, left, middle);
+fn draw_rows(rows: &[Lane<'_>]) -> Svg {
+    const PITCH: f64 = 32.0;
+    let (top, bottom) = (18.0, 22.0 + rows.len() as f64 * PITCH);
+    let of_goodput = Frame::between((28.0, 244.0), top, bottom);
+    let of_rtt = Frame::across(276.0, top, bottom);
+    let most = rows.iter().map(|r| r.goodput).fold(0.0, f64::max) * 1.04;
+    let goodput = Scale::from_zero(most, of_goodput.left, of_goodput.right);
     let times = rows.iter().flat_map(|row| [Some(row.loaded_us), row.quiet_us]).flatten();
-    let ends = (middle + 34.0, screen.width() - 14.0);
-    let round_trip = Scale::fit(times, ends.0, ends.1);
-    let of_goodput = Frame::between((left, middle), top, bottom);
-    let of_rtt = Frame::between(ends, top, bottom);
-    let mut plot = Plot::of_rows(of_goodput, 26.0, goodput);
-    plot.x_ticks(if wide { 5 } else { 2 }, true, number::rate_tick);
+    let round_trip = Scale::fit(times, of_rtt.left, of_rtt.right);
+    let mut plot = Plot::of_rows(of_goodput, plot::TICKS, goodput);
+    plot.x_ticks(2, true, number::rate_tick);
     plot.base();
-    plot.svg.text("label", (left, 12.0), Anchor::Start, "goodput");
+    plot.y_label("goodput");
     let mut plot = Plot::on(plot.svg, of_rtt, round_trip, Scale::between(0.0, 1.0, bottom, top));
-    plot.time_axis(if wide { 5 } else { 2 });
-    let log = if round_trip.is_log() { " (log)" } else { "" };
-    let label =
-        if wide { "round trip: quiet (hollow) to loaded" } else { "quiet (hollow) to loaded" };
-    plot.svg.text("label", (ends.1, 12.0), Anchor::End, &format!("{label}{log}"));
+    plot.time_axis(3);
+    let label = format!("round trip: quiet (hollow) to loaded{}", plot::log_note(&round_trip));
+    plot.svg.text("label", (of_rtt.right, 8.0), Anchor::End, &label);
     for (n, row) in rows.iter().enumerate() {
-        let line = top + n as f64 * pitch;
-        let y = if wide { line + pitch / 2.0 + 2.0 } else { line + 32.0 };
-        let (place, anchor) = if wide {
-            ((left - 10.0, y + 4.0), Anchor::End)
-        } else {
-            ((8.0, line + 18.0), Anchor::Start)
-        };
-        let name = clean::shorten(&row.arm.name, if wide { NAME } else { 46 });
+        let line = top + n as f64 * PITCH;
+        let y = line + 23.0;
+        let name = clean::shorten(&row.arm.name, 62);
         plot.group(&arm_class(row.at), &tooltip(row), |plot| {
-            plot.svg.text("name", place, anchor, &name);
-            let size = (goodput.at(row.goodput) - left, 10.0);
-            plot.svg.rect("full", (left, y - 5.0), size, "");
+            plot.svg.text("name", (0.0, line + 9.0), Anchor::Start, &name);
+            let from = of_goodput.left;
+            plot.svg.rect("full", (from, y - 3.5), (goodput.at(row.goodput) - from, 7.0), "");
             let loaded = plot.x.at(row.loaded_us);
             if let Some(quiet) = row.quiet_us.map(|us| plot.x.at(us)) {
                 plot.svg.line("whisker", (quiet, y), (loaded, y));
-                plot.svg.dot("hollow", (quiet, y), 4.5, "");
+                plot.svg.dot("hollow", (quiet, y), 3.5, "");
             }
-            plot.svg.dot("full", (loaded, y), 4.5, "");
+            plot.svg.dot("full", (loaded, y), 3.5, "");
         });
     }
     plot.svg
 }
 
-fn tooltip(row: &Row<'_>) -> String {
+fn tooltip(row: &Lane<'_>) -> String {
     let quiet = row
         .quiet_us
         .map_or_else(String::new, |us| format!(", {} on the quiet link", number::time(us)));
@@ -285,16 +267,16 @@ fn tooltip(row: &Row<'_>) -> String {
 
 /// Of the arms that carry nearly the most, the one with the shortest and the one with the longest
 /// round trip.
-fn caption_of_rows(rows: &[Row<'_>]) -> String {
+fn caption_of_rows(rows: &[Lane<'_>]) -> String {
     let best = rows.iter().map(|row| row.goodput).fold(0.0, f64::max);
     let full = || rows.iter().filter(|row| row.goodput >= best * NEARLY);
-    let by_rtt = |a: &&Row<'_>, b: &&Row<'_>| a.loaded_us.total_cmp(&b.loaded_us);
+    let by_rtt = |a: &&Lane<'_>, b: &&Lane<'_>| a.loaded_us.total_cmp(&b.loaded_us);
     let (Some(short), Some(long)) = (full().min_by(by_rtt), full().max_by(by_rtt)) else {
         return String::new();
     };
     let words =
-        |row: &Row<'_>| format!("{} carries {}", row.arm.name, number::bit_rate(row.goodput));
-    let rise = |row: &Row<'_>| match row.quiet_us {
+        |row: &Lane<'_>| format!("{} carries {}", row.arm.name, number::bit_rate(row.goodput));
+    let rise = |row: &Lane<'_>| match row.quiet_us {
         Some(quiet) => format!(
             "a round trip of {} under load, {} the quiet link's",
             number::time(row.loaded_us),

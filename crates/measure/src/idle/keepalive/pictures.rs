@@ -225,7 +225,7 @@ fn computed(trade: &Trade<'_>) -> Vec<Vec<String>> {
 fn picture(summary: &Run) -> Option<Picture> {
     let trade = trade(summary)?;
     let drawn = trade.drawn.iter().map(|arm| arm.at).collect();
-    Some(Picture { both_svg: trade::picture(&trade)?, caption: trade::caption(&trade), drawn })
+    Some(Picture { svg: trade::picture(&trade)?, caption: trade::caption(&trade), drawn })
 }
 
 /// `ETIMEDOUT (998), ECONNRESET (2)`, most frequent first.

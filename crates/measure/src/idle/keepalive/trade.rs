@@ -11,7 +11,7 @@ use tcptoll_show::figures::plural;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::run::Run;
-use tcptoll_show::svg::{Anchor, Screen, Svg, TwoScreens, arm_class, for_both};
+use tcptoll_show::svg::{Anchor, Svg, arm_class};
 use tcptoll_show::{clean, number};
 
 /// Parts of a line between two points of a curve; more than a curve of thirty points needs.
@@ -169,13 +169,13 @@ const NEAR: f64 = 4.0;
 const ALIKE: f64 = 1.1;
 
 /// Half of a mark at the end of a range; more than the dot, that it shows beside it.
-const END: f64 = 8.0;
+const END: f64 = 6.0;
 
 /// The picture, or `None` where there is nothing to draw.
-pub(super) fn picture(trade: &Trade<'_>) -> Option<TwoScreens> {
+pub(super) fn picture(trade: &Trade<'_>) -> Option<Svg> {
     let label = "Detection time over packets per hour and connection, per mechanism";
     let empty = trade.drawn.is_empty() && trade.curves.is_empty();
-    (!empty).then(|| for_both(label, |screen| draw(trade, screen)))
+    (!empty).then(|| draw(trade).labelled(label))
 }
 
 /// Lines have the colour of the first arm of their mechanism, and differ by their dashes too.
@@ -201,10 +201,8 @@ fn near(trade: &Trade<'_>) -> impl Fn(&(f64, f64)) -> bool {
     move |(p, s)| packets.contains(p) && times.contains(s)
 }
 
-fn draw(trade: &Trade<'_>, screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let [left, bottom] = if wide { [64.0, 330.0] } else { [60.0, 260.0] };
-    let frame = Frame::across(screen, left, 26.0, bottom);
+fn draw(trade: &Trade<'_>) -> Svg {
+    let frame = Frame::across(56.0, 24.0, 230.0);
     let near = near(trade);
     let lines: Vec<(&Curve, Vec<(f64, f64)>)> = trade
         .curves
@@ -217,35 +215,30 @@ fn draw(trade: &Trade<'_>, screen: Screen) -> Svg {
     let packets = packets.chain(trade.drawn.iter().map(|arm| arm.packets_per_hour));
     let times = along().map(|(_, s)| *s);
     let times = times.chain(trade.drawn.iter().flat_map(|arm| arm.known_s));
-    let x = Scale::log(packets, left, frame.right);
-    let y = Scale::log(times, bottom, frame.top);
-    let mut plot = Plot::new(frame, 48.0 + plot::KEY * lines.len() as f64, x, y);
+    let x = Scale::log(packets, frame.left, frame.right);
+    let y = Scale::log(times, frame.bottom, frame.top);
+    let below = plot::TICKS_AND_LABEL + plot::KEY * lines.len() as f64;
+    let mut plot = Plot::new(frame, below, x, y);
     plot.y_axis(8, |s| number::tick(s * 1e6));
-    plot.x_ticks(if wide { 12 } else { 5 }, true, number::trimmed_ratio);
+    plot.x_ticks(8, true, number::trimmed_ratio);
     plot.base();
     plot.y_label("detection time (log)");
-    plot.x_label(
-        34.0,
-        if wide { "packets per hour and connection (log)" } else { "packets/h (log)" },
-    );
+    plot.x_label("packets per hour and connection (log)");
     for (curve, line) in &lines {
         plot.group("", &format!("{}: computed", curve.mechanism), |plot| {
             plot.line(&line_class(curve), line.iter().copied());
         });
-        if wide {
-            hits(&mut plot, curve, &near);
-        }
+        hits(&mut plot, curve, &near);
     }
     for arm in &trade.drawn {
         point(&mut plot, arm);
     }
-    // On a phone the legend above names the colours.
-    if wide {
-        let mut names = Names::beside(trade, &plot);
-        for arm in &trade.drawn {
-            let place = plot.at((arm.packets_per_hour, arm.known_s[1]));
-            let name = clean::shorten(&arm.arm.name, NAME);
-            let (place, anchor) = names.free(place, clean::columns(&name), (left, frame.right));
+    let mut names = Names::beside(trade, &plot);
+    for arm in &trade.drawn {
+        let place = plot.at((arm.packets_per_hour, arm.known_s[1]));
+        let name = clean::shorten(&arm.arm.name, NAME);
+        // Where there is no room the legend says it.
+        if let Some((place, anchor)) = names.free(place, clean::columns(&name), &frame) {
             plot.svg.text("name", place, anchor, &name);
         }
     }
@@ -253,7 +246,7 @@ fn draw(trade: &Trade<'_>, screen: Screen) -> Svg {
         .iter()
         .map(|(curve, _)| (line_class(curve), format!("{}, computed", curve.mechanism)))
         .collect();
-    plot.key(48.0, 34.0, key.iter().map(|(class, name)| (class.clone(), name.as_str())));
+    plot.key(key.iter().map(|(class, name)| (class.clone(), name.as_str())));
     plot.svg
 }
 
@@ -267,7 +260,7 @@ fn hits(plot: &mut Plot, curve: &Curve, near: &impl Fn(&(f64, f64)) -> bool) {
             number::three(p.packets_per_hour),
             setting(&p.checking)
         );
-        plot.dot("hit", (p.packets_per_hour, p.detect_s), 6.0, &tooltip);
+        plot.dot("hit", (p.packets_per_hour, p.detect_s), 4.5, &tooltip);
     }
 }
 
@@ -282,7 +275,7 @@ impl Names {
         let extent = |arm: &Traded<'_>| {
             let x = plot.x.at(arm.packets_per_hour);
             let [least, _, most] = arm.known_s.map(|s| plot.y.at(s));
-            [x - END, x + END, most - 5.0, least + 5.0]
+            [x - END, x + END, most - 4.0, least + 4.0]
         };
         Self { taken: trade.drawn.iter().map(extent).collect() }
     }
@@ -293,27 +286,25 @@ impl Names {
         &mut self,
         (x, y): (f64, f64),
         columns: usize,
-        (left, right): (f64, f64),
-    ) -> ((f64, f64), Anchor) {
-        let room = columns as f64 * 7.0;
+        frame: &Frame,
+    ) -> Option<((f64, f64), Anchor)> {
+        let room = columns as f64 * 7.4;
         let gap = END + 3.0;
         let sides = [(x + gap, x + gap + room), (x - gap - room, x - gap)];
-        let inside = |(from, to): &(f64, f64)| *from >= left && *to <= right;
-        let extent = |(from, to): (f64, f64), by: f64| [from, to, y + by - 8.0, y + by + 8.0];
-        let places: Vec<[f64; 4]> = [0.0, 15.0, -15.0, 30.0, -30.0, 45.0, -45.0]
-            .into_iter()
-            .flat_map(|by| sides.into_iter().filter(inside).map(move |side| extent(side, by)))
-            .collect();
+        let inside = |(from, to): &(f64, f64)| *from >= frame.left && *to <= frame.right;
+        let places = [0.0, 14.0, -14.0, 28.0, -28.0, 42.0, -42.0].into_iter().flat_map(|by| {
+            let (top, bottom) = (y + by - 7.0, y + by + 7.0);
+            sides.into_iter().filter(inside).map(move |(from, to)| [from, to, top, bottom])
+        });
         let free = |place: &[f64; 4]| {
             let [from, to, top, bottom] = *place;
             !self.taken.iter().any(|[a, b, c, d]| from < *b && *a < to && top < *d && *c < bottom)
         };
-        let place = places.iter().copied().find(free).or(places.first().copied());
-        let place = place.unwrap_or(extent(sides[0], 0.0));
+        let place = places.filter(|[.., bottom]| *bottom <= frame.bottom).find(free)?;
         self.taken.push(place);
         let [from, to, top, _] = place;
-        let base = top + 12.0;
-        if from > x { ((from, base), Anchor::Start) } else { ((to, base), Anchor::End) }
+        let middle = top + 7.0;
+        Some(if from > x { ((from, middle), Anchor::Start) } else { ((to, middle), Anchor::End) })
     }
 }
 
@@ -331,7 +322,7 @@ fn point(plot: &mut Plot, arm: &Traded<'_>) {
     plot.group(&arm_class(arm.at), &tooltip, |plot| {
         plot.whisker(plot.x.at(arm.packets_per_hour), [least, most], END);
         let class = if arm.computed { "hollow" } else { "full" };
-        plot.dot(class, (arm.packets_per_hour, middle), 4.5, "");
+        plot.dot(class, (arm.packets_per_hour, middle), 3.5, "");
     });
 }
 

@@ -4,23 +4,23 @@
 use tcptoll_core::record::{Arm, Step, Timeline};
 use tcptoll_core::sheet::{Part, Table, Tone};
 use tcptoll_show::html::of_arms;
-use tcptoll_show::html::plot::{Frame, Plot, Scale};
+use tcptoll_show::html::plot::{Frame, Plot, Scale, TICKS};
 use tcptoll_show::number::ABSENT;
 use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::run::Section;
-use tcptoll_show::svg::{Anchor, Screen, Svg, TwoScreens, for_both};
+use tcptoll_show::svg::{Anchor, Svg};
 use tcptoll_show::{figures, number};
 
 /// Least distance of two step numbers in one lane.
-const APART: f64 = 19.0;
+const APART: f64 = 17.0;
 
 /// The picture; `None` without steps.
-fn picture(timeline: &Timeline, arm: &str) -> Option<TwoScreens> {
+fn picture(timeline: &Timeline, arm: &str) -> Option<Svg> {
     let label = format!("Steps of the median operation of {arm} between client, wire and server");
     // Of two parts without an order between client and server there is nothing to draw.
     let is_whole = timeline.source != "tcp-info" && !timeline.steps.is_empty();
-    is_whole.then(|| for_both(&label, |screen| draw(timeline, screen)))
+    is_whole.then(|| draw(timeline).labelled(&label))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,23 +38,23 @@ fn lane(step: &Step) -> Lane {
     }
 }
 
-const CLIENT: f64 = 46.0;
-const SERVER: f64 = 150.0;
-const BOTTOM: f64 = 192.0;
+const CLIENT: f64 = 32.0;
+const SERVER: f64 = 108.0;
+const BOTTOM: f64 = 140.0;
 
-fn draw(timeline: &Timeline, screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let left = if wide { 64.0 } else { 48.0 };
-    let frame = Frame::between((left, screen.width() - 36.0), CLIENT - 28.0, BOTTOM);
+fn draw(timeline: &Timeline) -> Svg {
+    let left = 54.0;
+    // Numbers of short steps go beyond the last one.
+    let frame = Frame::across(left, CLIENT - 20.0, BOTTOM).with_room(32.0);
     let end = timeline_end(timeline);
     let x = Scale::from_zero(end * 1.02, left, frame.right);
-    let mut plot = Plot::of_rows(frame, 24.0, x);
-    plot.time_axis(if wide { 8 } else { 3 });
+    let mut plot = Plot::of_rows(frame, TICKS, x);
+    plot.time_axis(6);
     let mut svg = plot.svg;
     for (y, name) in
         [(CLIENT, "client"), (f64::midpoint(CLIENT, SERVER), "wire"), (SERVER, "server")]
     {
-        svg.text("label", (left - 8.0, y + 4.0), Anchor::End, name);
+        svg.text("label", (left - 8.0, y), Anchor::End, name);
     }
     svg.line("lane", (left, CLIENT), (x.to, CLIENT));
     svg.line("lane", (left, SERVER), (x.to, SERVER));
@@ -83,15 +83,15 @@ fn draw(timeline: &Timeline, screen: Screen) -> Svg {
             Lane::Client | Lane::Server => {
                 from_client = lane == Lane::Client;
                 let y = if from_client { CLIENT } else { SERVER };
-                svg.rect("work", (begin, y - 5.0), ((finish - begin).max(2.5), 10.0), "");
-                if from_client { CLIENT - 16.0 } else { SERVER + 18.0 }
+                svg.rect("work", (begin, y - 3.5), ((finish - begin).max(2.0), 7.0), "");
+                if from_client { CLIENT - 14.0 } else { SERVER + 14.0 }
             }
         };
         // Steps too short to see would have their numbers on top of each other.
         let place = middle.max(taken[lane as usize] + APART);
         taken[lane as usize] = place;
-        svg.dot("bead", (place, number_y), 8.5, "");
-        svg.text("number", (place, number_y + 4.0), Anchor::Middle, &(at + 1).to_string());
+        svg.dot("bead", (place, number_y), 8.0, "");
+        svg.text("number", (place, number_y), Anchor::Middle, &(at + 1).to_string());
         svg.close();
     }
     svg
@@ -122,9 +122,8 @@ fn items(summary: &Run, arm: &Arm) -> Option<Vec<Part>> {
     if timeline.steps.is_empty() {
         return None;
     }
-    let picture = picture(timeline, &arm.name).map(|both_svg| {
-        Picture { both_svg, caption: caption(timeline), drawn: Vec::new() }.part(summary)
-    });
+    let picture = picture(timeline, &arm.name)
+        .map(|svg| Picture { svg, caption: caption(timeline), drawn: Vec::new() }.part(summary));
     let rtt = reference_rtt(arm);
     let steps = timeline.steps.iter().enumerate().map(|(at, step)| {
         vec![

@@ -7,10 +7,13 @@ use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
-use tcptoll_show::svg::{Anchor, Screen, Svg, arm_class, for_both};
-use tcptoll_show::{clean, number, published, rounds};
+use tcptoll_show::svg::{Anchor, Svg, arm_class};
+use tcptoll_show::{number, published, rounds};
 
 use super::{IDLE_SHARE, RATE};
+
+/// Names of marks stand in so many rows above the frame.
+const MARK_ROWS: usize = 3;
 
 /// More lines than this cannot be told apart.
 const LINES: usize = 9;
@@ -69,9 +72,7 @@ fn curve_lines(summary: &Run) -> Vec<CurveLine<'_>> {
 pub(super) fn curve(summary: &Run) -> Option<Picture> {
     let lines = curve_lines(summary);
     (!lines.is_empty()).then(|| Picture {
-        both_svg: for_both("CPU of connect(2) over local ports in use", |screen| {
-            draw_curve(&lines, screen)
-        }),
+        svg: draw_curve(&lines).labelled("CPU of connect(2) over local ports in use"),
         caption: curve_caption(summary, &lines),
         drawn: lines.iter().map(|line| line.at).collect(),
     })
@@ -104,11 +105,10 @@ fn marks(lines: &[CurveLine<'_>]) -> Vec<Mark> {
     marks
 }
 
-fn draw_curve(lines: &[CurveLine<'_>], screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let [left, bottom] = if wide { [72.0, 330.0] } else { [60.0, 270.0] };
-    let frame = Frame::across(screen, left, 66.0, bottom);
+fn draw_curve(lines: &[CurveLine<'_>]) -> Svg {
     let marks = marks(lines);
+    let [left, bottom] = [58.0, 230.0];
+    let frame = Frame::across(left, 20.0 + 14.0 * marks.len().min(MARK_ROWS) as f64, bottom);
     let costs = lines.iter().flat_map(|line| &line.points).map(|point| point.connect_cpu_us);
     let longest = lines.iter().map(CurveLine::last).chain(marks.iter().map(|mark| mark.ports));
     let x = Scale::from_zero(longest.fold(0.0, f64::max) * 1.02, left, frame.right);
@@ -125,39 +125,39 @@ fn draw_curve(lines: &[CurveLine<'_>], screen: Screen) -> Svg {
     .filter(|(any, ..)| *any)
     .map(|(_, dash, name)| (format!("computed echo {dash}"), name.to_owned()))
     .collect();
-    let mut plot = Plot::new(frame, 52.0 + plot::KEY * keyed.len() as f64, x, y);
-    plot.y_axis(if wide { 9 } else { 7 }, number::tick);
-    plot.x_ticks(if wide { 8 } else { 4 }, true, ports);
+    let mut plot = Plot::new(frame, plot::TICKS_AND_LABEL + plot::KEY * keyed.len() as f64, x, y);
+    plot.y_axis(8, number::tick);
+    plot.x_ticks(6, true, ports);
     plot.base();
     plot.y_label("CPU of connect(2) (log)");
-    plot.x_label(34.0, "local ports in use");
+    plot.x_label("local ports in use");
     for (n, mark) in marks.iter().enumerate() {
         let at = plot.x.at(mark.ports);
         plot.group("", &mark.text, |plot| {
             plot.svg.line(&mark.class, (at, plot.frame.top), (at, bottom));
         });
         // Above the frame, in rows, as lines may be next to each other.
-        let row = (n % 3) as f64;
+        let row = (n % MARK_ROWS) as f64;
         let anchor =
             if at > f64::midpoint(left, frame.right) { Anchor::End } else { Anchor::Start };
         let beside = if anchor == Anchor::End { at - 5.0 } else { at + 5.0 };
-        plot.svg.text("name", (beside, frame.top - 6.0 - row * 15.0), anchor, &mark.text);
+        plot.svg.text("name", (beside, frame.top - 10.0 - row * 14.0), anchor, &mark.text);
     }
     for line in lines {
-        draw_line(&mut plot, line, wide);
+        draw_line(&mut plot, line);
     }
-    plot.key(52.0, 34.0, keyed.iter().map(|(class, name)| (class.clone(), name.as_str())));
+    plot.key(keyed.iter().map(|(class, name)| (class.clone(), name.as_str())));
     plot.svg
 }
 
-fn draw_line(plot: &mut Plot, line: &CurveLine<'_>, wide: bool) {
+fn draw_line(plot: &mut Plot, line: &CurveLine<'_>) {
     let Frame { top, bottom, .. } = plot.frame;
     plot.group(&arm_class(line.at), "", |plot| {
         plot.line("curve", line.points.iter().map(|point| (point.ports, point.connect_cpu_us)));
         let every = line.points.len().div_ceil(HITS).max(1);
         let width = (plot.x.at(line.last()) - plot.frame.left) * every as f64
             / line.points.len().max(1) as f64;
-        for point in line.points.iter().step_by(every).filter(|_| wide) {
+        for point in line.points.iter().step_by(every) {
             let tooltip = format!(
                 "{}: {} of CPU with {} ports in use; established after {}",
                 line.arm.name,
@@ -177,7 +177,7 @@ fn draw_line(plot: &mut Plot, line: &CurveLine<'_>, wide: bool) {
                 number::time(cliff.below_us),
                 number::time(cliff.above_us)
             );
-            plot.dot("hollow", (cliff.at_ports, middle), 5.0, &tooltip);
+            plot.dot("hollow", (cliff.at_ports, middle), 4.0, &tooltip);
         }
     });
 }
@@ -220,10 +220,7 @@ fn curve_caption(summary: &Run, lines: &[CurveLine<'_>]) -> String {
 }
 
 /// Half of a mark at the end of an interval.
-const END: f64 = 6.0;
-
-/// Columns of an arm's name beside its point.
-const NAME: usize = 22;
+const END: f64 = 4.5;
 
 /// Rates nearer than this share of the greatest are drawn as one place.
 const SAME: f64 = 0.04;
@@ -258,9 +255,7 @@ fn points(summary: &Run) -> Vec<Point<'_>> {
 pub(super) fn idle(summary: &Run) -> Option<Picture> {
     let points = points(summary);
     (points.len() > 1).then(|| Picture {
-        both_svg: for_both("Idle CPU of the client over operations per second", |screen| {
-            draw_idle(&points, screen)
-        }),
+        svg: draw_idle(&points).labelled("Idle CPU of the client over operations per second"),
         caption: idle_caption(&points),
         drawn: points.iter().map(|point| point.at).collect(),
     })
@@ -270,24 +265,22 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-fn draw_idle(points: &[Point<'_>], screen: Screen) -> Svg {
-    let wide = screen == Screen::Wide;
-    let [left, bottom] = if wide { [60.0, 300.0] } else { [52.0, 250.0] };
-    let frame = Frame::across(screen, left, 28.0, bottom);
+fn draw_idle(points: &[Point<'_>]) -> Svg {
+    let frame = Frame::across(50.0, 24.0, 210.0);
     let rates = points.iter().flat_map(|p| [p.rate, p.published.map_or(p.rate, |(rate, ..)| rate)]);
     let most = rates.fold(0.0, f64::max);
-    let x = Scale::from_zero(most * 1.12, left, frame.right);
-    let y = Scale::between(0.0, 1.0, bottom, frame.top);
-    let mut plot = Plot::new(frame, 44.0, x, y);
+    let x = Scale::from_zero(most * 1.12, frame.left, frame.right);
+    let y = Scale::between(0.0, 1.0, frame.bottom, frame.top);
+    let mut plot = Plot::new(frame, plot::TICKS_AND_LABEL, x, y);
     plot.y_axis(6, percent);
-    plot.x_ticks(if wide { 8 } else { 4 }, true, |rate| number::count(rate as u64));
+    plot.x_ticks(6, true, |rate| number::count(rate as u64));
     plot.base();
     plot.y_label("idle CPU of the client");
-    plot.x_label(34.0, "operations per second");
+    plot.x_label("operations per second");
     for (rate, idle, source) in points.iter().filter_map(|point| point.published) {
         let tooltip =
             format!("published: {} at {}/s ({source})", percent(idle), number::three(rate));
-        plot.group("echo", &tooltip, |plot| plot.dot("hollow", (rate, idle), 6.0, ""));
+        plot.group("echo", &tooltip, |plot| plot.dot("hollow", (rate, idle), 4.5, ""));
     }
     // Points of one rate would hide each other: they stand side by side.
     let mut places: Vec<f64> = Vec::new();
@@ -301,18 +294,14 @@ fn draw_idle(points: &[Point<'_>], screen: Screen) -> Svg {
             number::three(point.rate)
         );
         let side = if same % 2 == 0 { 1.0 } else { -1.0 };
-        let shift = side * same.div_ceil(2) as f64 * 15.0;
+        let shift = side * same.div_ceil(2) as f64 * 11.0;
         let (at, level) = plot.at((point.rate, point.idle));
         plot.group(&arm_class(point.at), &tooltip, |plot| {
             if let Some(ends) = point.ci95 {
                 plot.whisker(at + shift, ends, END);
             }
-            plot.svg.dot("full", (at + shift, level), 4.5, "");
+            plot.svg.dot("full", (at + shift, level), 3.5, "");
         });
-        if wide && same == 0 && point.rate < most * (1.0 - SAME) {
-            let name = clean::shorten(&point.arm.name, NAME);
-            plot.svg.text("name", (at + 12.0, level - 8.0), Anchor::Start, &name);
-        }
     }
     plot.svg
 }
@@ -411,9 +400,8 @@ pub(super) fn over_time(summary: &Run) -> Option<Picture> {
     drawn.dedup();
     let forecasts = expected_ends(summary);
     (!panels.is_empty()).then(|| Picture {
-        both_svg: for_both("Idle CPU, busy workers, operations and ports over time", |screen| {
-            draw_over_time(&panels, &forecasts, screen)
-        }),
+        svg: draw_over_time(&panels, &forecasts)
+            .labelled("Idle CPU, busy workers, operations and ports over time"),
         caption: over_time_caption(summary, &forecasts),
         drawn,
     })
@@ -431,26 +419,21 @@ fn expected_ends(summary: &Run) -> Vec<(usize, f64)> {
     all
 }
 
-fn draw_over_time(
-    panels: &[(Panel, Vec<TimeLine<'_>>)],
-    forecasts: &[(usize, f64)],
-    screen: Screen,
-) -> Svg {
-    let wide = screen == Screen::Wide;
-    let (left, height) = if wide { (72.0, 128.0) } else { (60.0, 114.0) };
+fn draw_over_time(panels: &[(Panel, Vec<TimeLine<'_>>)], forecasts: &[(usize, f64)]) -> Svg {
+    let height = 96.0;
     let points = panels.iter().flat_map(|(_, lines)| lines).flat_map(|(.., s)| &s.points);
     let last = points.map(|p| p[0]).fold(0.0, f64::max);
-    let mut svg = Svg::new(height * panels.len() as f64 + 48.0);
+    let mut svg = Svg::new(height * panels.len() as f64 + plot::TICKS_AND_LABEL);
     for (n, (panel, lines)) in panels.iter().enumerate() {
-        let (top, bottom) = (n as f64 * height + 36.0, (n + 1) as f64 * height);
-        let frame = Frame::between((left, screen.width() - 14.0), top, bottom);
+        let (top, bottom) = (n as f64 * height + 26.0, (n + 1) as f64 * height);
+        let frame = Frame::across(58.0, top, bottom);
         let greatest = lines.iter().flat_map(|(.., s)| &s.points).map(|p| p[3]).fold(0.0, f64::max);
-        let x = Scale::from_zero(last, left, frame.right);
+        let x = Scale::from_zero(last, frame.left, frame.right);
         let y = Scale::from_zero(panel.most.unwrap_or(greatest * 1.06), bottom, top);
         let mut plot = Plot::on(svg, frame, x, y);
-        plot.y_axis(if wide { 4 } else { 3 }, panel.tick);
+        plot.y_axis(4, panel.tick);
         plot.base();
-        plot.svg.text("label", (4.0, top - 10.0), Anchor::Start, panel.title);
+        plot.svg.text("label", (0.0, top - 12.0), Anchor::Start, panel.title);
         for (at, s) in forecasts.iter().filter(|(_, s)| *s <= last) {
             let tooltip = format!("ports expected to last {s:.1} s at this rate");
             plot.group(&arm_class(*at), &tooltip, |plot| {
@@ -468,8 +451,8 @@ fn draw_over_time(
             });
         }
         if n + 1 == panels.len() {
-            plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
-            plot.x_label(34.0, "since the first operation");
+            plot.x_ticks(6, false, plot::seconds);
+            plot.x_label("since the first operation");
         }
         svg = plot.svg;
     }

@@ -556,10 +556,10 @@ mod tests {
         let shown = pictures::curve(&summary(vec![arm("one", true), arm("two", false)])).unwrap();
         assert_eq!(shown.drawn, [0, 1]);
         assert!(
-            shown.both_svg.to_string().contains("expected: 14,116")
-                && shown.both_svg.to_string().contains("expected: 28,232")
+            shown.svg.to_string().contains("expected: 14,116")
+                && shown.svg.to_string().contains("expected: 28,232")
         );
-        assert!(shown.both_svg.to_string().contains("cliff found at 14,241 ports in use"));
+        assert!(shown.svg.to_string().contains("cliff found at 14,241 ports in use"));
         assert_eq!(
             shown.caption,
             "one: connect(2) rises from 7.00 µs to 840 µs of CPU (120 times) at 14,241 ports in use \
@@ -571,8 +571,8 @@ mod tests {
     fn over_time_failures_are_drawn_only_where_there_are_any() {
         let quiet = summary(vec![arm("one", true)]);
         let shown = pictures::over_time(&quiet).unwrap();
-        assert!(!shown.both_svg.to_string().contains("found no port"));
-        assert!(shown.both_svg.to_string().contains("ports expected to last 14.1 s at this rate"));
+        assert!(!shown.svg.to_string().contains("found no port"));
+        assert!(shown.svg.to_string().contains("ports expected to last 14.1 s at this rate"));
         assert_eq!(
             shown.caption,
             "one: idle CPU falls from 70 % to 0 %. Dashed: the ports of one are expected to run out after \
@@ -584,7 +584,7 @@ mod tests {
         assert!(
             pictures::over_time(&summary(vec![short]))
                 .unwrap()
-                .both_svg
+                .svg
                 .to_string()
                 .contains("found no port")
         );

@@ -6,7 +6,7 @@ use tcptoll_core::sheet::{Note, Part, Tone};
 use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::run::Section;
-use tcptoll_show::svg::{Anchor, Screen, Svg, for_both};
+use tcptoll_show::svg::{Anchor, Svg, WIDTH};
 use tcptoll_show::{clean, figures, number};
 
 use super::waterfall::{
@@ -16,8 +16,8 @@ use super::waterfall::{
 /// Height of a row.
 const ROW: f64 = 14.0;
 
-/// Columns of a name, by the screen.
-const NAMES: [(f64, usize); 2] = [(150.0, 24), (84.0, 13)];
+/// Where the axis of time begins: names have as much room.
+const LEFT: f64 = 120.0;
 
 /// Requests that are drawn of one load.
 const ROWS: usize = 120;
@@ -54,7 +54,7 @@ fn picture(one: &Drawn<'_>, last: u64) -> Picture {
         if more > 0 { format!(" {more} more requests are not drawn.") } else { String::new() };
     let expected = forecast(one).map_or(String::new(), |text| format!(" {text}."));
     Picture {
-        both_svg: for_both(&label, |screen| draw(page, one, screen, last)),
+        svg: draw(page, one, last).labelled(&label),
         caption: format!(
             "{}{by}: the load with the median span. Names in bold are on the critical path.{expected}{more}",
             one.arm.name
@@ -63,20 +63,18 @@ fn picture(one: &Drawn<'_>, last: u64) -> Picture {
     }
 }
 
-fn draw(page: &Waterfall, one: &Drawn<'_>, screen: Screen, last: u64) -> Svg {
-    let (left, letters) = NAMES[usize::from(screen == Screen::Narrow)];
+fn draw(page: &Waterfall, one: &Drawn<'_>, last: u64) -> Svg {
     let rows = page.requests.len().min(ROWS);
-    let (head, ticks) = if screen == Screen::Wide { (44.0, 4) } else { (62.0, 3) };
+    let (head, ticks) = (52.0, 4);
     let bottom = head + ROW * rows as f64;
-    let mut svg = Svg::new(bottom + 8.0);
-    let width = screen.width() - left - 8.0;
-    let x = |us: u64| left + width * (us as f64 / last as f64);
-    legend(&mut svg, screen);
+    let mut svg = Svg::new(bottom + 2.0);
+    let x = |us: u64| LEFT + (WIDTH - LEFT - 8.0) * (us as f64 / last as f64);
+    legend(&mut svg);
     for tick in 0..=ticks {
         let at = last / ticks * tick;
         svg.line("grid", (x(at), head - 4.0), (x(at), bottom));
         let anchor = if tick == ticks { Anchor::End } else { Anchor::Middle };
-        svg.text("tick", (x(at), head - 8.0), anchor, &number::time(at as f64));
+        svg.text("tick", (x(at), head - 11.0), anchor, &number::time(at as f64));
     }
     if let Some(expected) = &one.loads.forecast {
         let at = x(last_us(expected).min(last));
@@ -86,9 +84,9 @@ fn draw(page: &Waterfall, one: &Drawn<'_>, screen: Screen, last: u64) -> Svg {
     for (number, request) in page.requests.iter().enumerate().take(ROWS) {
         let top = head + ROW * number as f64;
         let class = if chain.contains(&(number as u32)) { "strong" } else { "tick" };
-        let name = clean::shorten(&clean::line(name_of(request)), letters);
+        let name = clean::shorten(&clean::line(name_of(request)), 15);
         svg.open("row", &tooltip(request));
-        svg.text(class, (left - 6.0, top + ROW - 4.0), Anchor::End, &name);
+        svg.text(class, (LEFT - 6.0, top + ROW / 2.0), Anchor::End, &name);
         bars(&mut svg, request, top, x);
         svg.close();
     }
@@ -108,7 +106,7 @@ fn bars(svg: &mut Svg, request: &Request, top: f64, x: impl Fn(u64) -> f64) {
         }
     }
     if request.error.is_some() {
-        svg.cross("bad", (x(at) + 5.0, top + ROW / 2.0), 3.0, "");
+        svg.cross("bad", (x(at) + 5.0, top + ROW / 2.0), 2.5, "");
     }
 }
 
@@ -128,16 +126,16 @@ fn tooltip(request: &Request) -> String {
     )
 }
 
-fn legend(svg: &mut Svg, screen: Screen) {
-    let in_line = if screen == Screen::Wide { PHASES.len() } else { PHASES.len().div_ceil(2) };
-    let step = (screen.width() - 8.0) / in_line as f64;
+fn legend(svg: &mut Svg) {
+    let in_line = PHASES.len().div_ceil(2);
+    let step = WIDTH / in_line as f64;
     for (number, (name, _, class, _)) in PHASES.iter().enumerate() {
         let (line, column) = (number / in_line, number % in_line);
-        let (x, y) = (4.0 + step * column as f64, 4.0 + 18.0 * line as f64);
+        let (x, y) = (step * column as f64, 4.0 + 16.0 * line as f64);
         let class =
             if *name == "blocked" { format!("band {class}") } else { format!("full {class}") };
-        svg.rect(&class, (x, y), (10.0, 10.0), "");
-        svg.text("tick", (x + 13.0, y + 9.0), Anchor::Start, name);
+        svg.rect(&class, (x, y), (8.0, 8.0), "");
+        svg.text("tick", (x + 12.0, y + 4.0), Anchor::Start, name);
     }
 }
 

@@ -13,7 +13,7 @@ use tcptoll_show::over_time::{Level, Line, Panel, Stack};
 use tcptoll_show::own::Picture;
 use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
-use tcptoll_show::svg::{arm_class, for_both};
+use tcptoll_show::svg::arm_class;
 use tcptoll_show::{clean, figures, number};
 
 use super::{
@@ -223,7 +223,7 @@ fn picture(summary: &Run) -> Option<Picture> {
     let stack = Stack { panels: vec![held, pages], stall: None, last_s: last };
     let label = "Workers that hold a connection, and page time, over time, per arm";
     Some(Picture {
-        both_svg: for_both(label, |screen| stack.draw(screen)),
+        svg: stack.draw().labelled(label),
         caption: caption(&drawn, more),
         drawn: drawn.iter().map(|one| one.at).collect(),
     })
@@ -343,7 +343,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         format!("Workers, queue, memory and page time of {}", clean::shorten(&one.arm.name, 80));
     let stack = Stack { panels, stall: None, last_s: last };
     Picture {
-        both_svg: for_both(&label, |screen| stack.draw(screen)),
+        svg: stack.draw().labelled(&label),
         caption: caption_of_one(visits),
         drawn: Vec::new(),
     }

@@ -20,7 +20,7 @@ use tcptoll_show::over_time::{NAME, cut, heading, letters, row};
 use tcptoll_show::own::Picture;
 use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
-use tcptoll_show::svg::{arm_class, for_both};
+use tcptoll_show::svg::arm_class;
 use tcptoll_show::{clean, figures, number};
 
 use Figure::{Count, Estimate, Number, Share, Words};
@@ -282,7 +282,7 @@ fn picture(summary: &Run) -> Option<Picture> {
     };
     let label = "Busy workers and latency over time, per arm";
     Some(Picture {
-        both_svg: for_both(label, |screen| stack.draw(screen)),
+        svg: stack.draw().labelled(label),
         caption: caption(&drawn, more),
         drawn: drawn.iter().map(|one| one.at).collect(),
     })
@@ -404,11 +404,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         "Busy workers, queue, throughput and latency of {} over time",
         clean::shorten(&one.arm.name, 80)
     );
-    Picture {
-        both_svg: for_both(&label, |screen| stack.draw(screen)),
-        caption: caption_of_one(one),
-        drawn: Vec::new(),
-    }
+    Picture { svg: stack.draw().labelled(&label), caption: caption_of_one(one), drawn: Vec::new() }
 }
 
 fn caption_of_one(one: Drawn<'_>) -> String {
@@ -556,10 +552,9 @@ mod tests {
             "During the stall 20.0 of 20 workers were busy in stalled, 10.0 of 20 workers were busy in \
              limit. Shaded: the stall."
         );
-        let both = picture.both_svg.to_string();
-        assert_eq!(both.matches("<svg").count(), 2);
-        assert_eq!(both.matches("class=\"margin\"").count(), 6, "three panels on each screen");
-        assert!(both.contains(">20 workers</text>") && both.contains(">stall</text>"), "{both}");
+        let svg = picture.svg.to_string();
+        assert_eq!(svg.matches("class=\"margin\"").count(), 3, "three panels");
+        assert!(svg.contains(">20 workers</text>") && svg.contains(">stall</text>"), "{svg}");
         assert_eq!(picture.drawn, [0, 1]);
     }
 
