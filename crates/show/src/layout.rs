@@ -42,9 +42,9 @@ impl LaidColumn {
         self
     }
 
-    /// Cleans all cells and brings them to one width.
+    /// Cleans all texts and brings the cells to one width.
     fn settle(&mut self) {
-        for cell in &mut self.cells {
+        for cell in self.cells.iter_mut().chain([&mut self.head, &mut self.group]) {
             *cell = line(cell);
         }
         if self.align == Align::Point {

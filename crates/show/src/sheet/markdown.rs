@@ -23,17 +23,31 @@ pub fn markdown(sheet: &Sheet) -> String {
 }
 
 fn text(text: &str) -> String {
-    escape(&line(text))
+    escape(line(text).trim())
 }
 
 fn paragraph(page: &mut String, words: &str) {
-    *page += &format!("\n{}\n", text(words));
+    *page += &format!("\n{}\n", block(words));
+}
+
+/// Text at the beginning of a block: no list, rule or box to tick comes about.
+fn block(words: &str) -> String {
+    let mut words = text(words);
+    let marker = words.trim_start_matches(|c: char| c.is_ascii_digit());
+    let at = words.len() - marker.len();
+    let signs: &[char] = if at == 0 { &['-', '+'] } else { &['.', ')'] };
+    let ends = |rest: &str| rest.is_empty() || rest.starts_with([' ', '-']);
+    let is_box = ["[ ]", "[x]", "[X]"].iter().any(|tick| words.starts_with(tick));
+    if is_box || marker.strip_prefix(signs).is_some_and(ends) {
+        words.insert(at, '\\');
+    }
+    words
 }
 
 fn list(page: &mut String, items: impl Iterator<Item = String>) {
     page.push('\n');
     for item in items {
-        *page += &format!("- {}\n", text(&item));
+        *page += &format!("- {}\n", block(&item));
     }
 }
 

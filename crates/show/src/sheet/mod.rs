@@ -7,3 +7,6 @@ mod text;
 pub use html::{html, html_of};
 pub use markdown::markdown;
 pub use text::{parts, text};
+
+#[cfg(test)]
+mod tests;

@@ -195,10 +195,10 @@ fn finding(page: &mut TextPage, one: &Finding) {
         page.line(&format!("{label:LABEL$}{}", line(command)));
     }
     for [name, text] in &one.words {
-        page.labelled(&format!("  {name}"), LABEL, &line(text), Tone::Plain);
+        page.labelled(&format!("  {}", line(name)), LABEL, &line(text), Tone::Plain);
     }
     for [name, command] in &one.more {
-        page.labelled(&format!("  {name}"), LABEL, &line(command), Tone::Dim);
+        page.labelled(&format!("  {}", line(name)), LABEL, &line(command), Tone::Dim);
     }
 }
 

@@ -8,7 +8,8 @@ use textwrap::core::display_width;
 
 use crate::screen;
 use crate::screen::{filled, room};
-use tcptoll_show::TextStyle;
+use tcptoll_core::sheet::{Forms, Part, Parts};
+use tcptoll_show::{TextStyle, sheet};
 
 /// Between two columns of a table.
 const GAP: usize = 2;
@@ -16,6 +17,13 @@ const GAP: usize = 2;
 /// Columns that words may take on stdout.
 pub(super) fn width() -> usize {
     room(screen::style().width)
+}
+
+/// Parts as text without colour.
+pub(super) fn parts(shown: impl IntoIterator<Item = Part>, width: usize) -> String {
+    let mut parts = Parts::default();
+    parts.extend(Forms::TEXT, shown);
+    sheet::parts(&parts, TextStyle { colour: false, width })
 }
 
 /// The lines of a text: the first begins with `label`, the others with as many blanks.

@@ -1,6 +1,5 @@
 //! `tcptoll runs`: which records are there?
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -9,9 +8,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use super::prose;
 use crate::cli::{Format, RunsArgs};
 use crate::exit::{Status, say};
 use crate::{output, screen, stdout};
+use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::study::did_you_mean;
 use tcptoll_core::units::parse_time;
 use tcptoll_live::watch::{WatchLine, WatchRecord};
@@ -58,13 +59,14 @@ pub(super) fn run(args: &RunsArgs) -> anyhow::Result<Status> {
     if args.format == Format::Json {
         return stdout::data(&(serde_json::to_string(&entries)? + "\n"));
     }
-    if entries.is_empty() {
-        let folder = printable_line(&folder.display().to_string());
+    let shown = if entries.is_empty() {
         let which = if args.older_than.is_some() { "such records" } else { "records" };
-        return stdout::text(&format!("no {which} in {folder}\n"));
-    }
-    let more = records.len() - entries.len();
-    stdout::text(&text(&entries, more, &folder, screen::terminal().unwrap_or(usize::MAX)))
+        Part::line(format!("no {which} in {}", folder.display()), Tone::Plain)
+    } else {
+        let more = records.len() - entries.len();
+        list(&entries, more, &folder, screen::terminal().unwrap_or(usize::MAX))
+    };
+    stdout::text(&prose::parts([shown], 80))
 }
 
 /// The records that are named, or all, of those that are old enough; each with its distance from the latest.
@@ -198,11 +200,11 @@ fn watch(entry: &mut Entry) {
     }
 }
 
-/// The list for a terminal, a line a record. What a file or its name says cannot steer it.
+/// A line a record; what it says or its name cannot steer the terminal.
 ///
 /// `more`: records that are not listed. `width`: columns of the terminal.
-fn text(entries: &[Entry], more: usize, folder: &Path, width: usize) -> String {
-    let mut text = String::new();
+fn list(entries: &[Entry], more: usize, folder: &Path, width: usize) -> Part {
+    let mut rows = Vec::new();
     for entry in entries {
         let when = local_time(entry.started_at.as_deref().unwrap_or_default());
         let which = match entry.back {
@@ -212,24 +214,22 @@ fn text(entries: &[Entry], more: usize, folder: &Path, width: usize) -> String {
         let state =
             if entry.state == "complete" { String::new() } else { format!("[{}] ", entry.state) };
         let line = format!("{which:<10} {when}  {state}{}  {}", typed(entry), entry.says);
-        let _ = writeln!(text, "{}", cut(&printable_line(&line), width));
+        rows.push(cut(&printable_line(&line), width));
         if matches!(entry.state, "killed" | "stopped") {
-            let path = entry.path.display().to_string();
-            let resume =
-                format!("{:<11}resume: tcptoll study --resume {}", "", shell_argument(&path));
-            let _ = writeln!(text, "{}", printable_line(&resume));
+            let path = shell_argument(&entry.path.display().to_string());
+            rows.push(format!("{:<11}resume: tcptoll study --resume {path}", ""));
         }
     }
-    let folder = printable_line(&folder.display().to_string());
-    let _ = writeln!(text, "\nrecords are in {folder}");
+    rows.extend([String::new(), format!("records are in {}", folder.display())]);
     if more > 0 {
-        let _ = writeln!(text, "{more} more: --count {}", entries.len() + more);
+        rows.push(format!("{more} more: --count {}", entries.len() + more));
     }
-    text.push_str(
-        "tcptoll report latest shows one again; tcptoll compare latest latest~1 compares two\n",
-    );
-    text
+    rows.push(FURTHER.to_owned());
+    Part::Lines { heads: Vec::new(), rows, tone: Tone::Plain }
 }
+
+const FURTHER: &str =
+    "tcptoll report latest shows one again; tcptoll compare latest latest~1 compares two";
 
 /// What was typed, without the program and where results went; the name where nothing is known.
 fn typed(entry: &Entry) -> String {
@@ -375,32 +375,32 @@ mod tests {
         }
     }
 
+    fn text(entries: &[Entry], more: usize, width: usize) -> String {
+        prose::parts([list(entries, more, Path::new("/records"), width)], 80)
+    }
+
     #[test]
     fn a_record_is_a_line_with_what_was_typed_and_what_came_of_it() {
-        let list = text(&[entry()], 3, Path::new("/records"), 100);
+        let list = text(&[entry()], 3, 100);
         let line = "latest~1   unknown time  http 127.0.0.1:80  13,500 requests per second\n";
         assert!(list.starts_with(line), "{list}");
         assert!(list.contains("\n3 more: --count 4\n"), "{list}");
-        let narrow = text(&[entry()], 0, Path::new("/records"), 40);
+        let narrow = text(&[entry()], 0, 40);
         assert_eq!(narrow.lines().next().map(|line| line.chars().count()), Some(40));
     }
 
     #[test]
     fn what_a_record_or_its_name_says_cannot_steer_the_terminal_or_the_shell() {
         let evil = "a\u{1b}[2J\n\u{202e}b\u{9b}1m";
-        let list = text(
-            &[Entry {
-                path: PathBuf::from("/records/it's; \u{1b}\u{2066}rm\n.jsonl"),
-                name: Some(evil.to_owned()),
-                command: Vec::new(),
-                state: "killed",
-                says: evil.to_owned(),
-                ..entry()
-            }],
-            0,
-            Path::new("/records"),
-            200,
-        );
+        let killed = Entry {
+            path: PathBuf::from("/records/it's; \u{1b}\u{2066}rm\n.jsonl"),
+            name: Some(evil.to_owned()),
+            command: Vec::new(),
+            state: "killed",
+            says: evil.to_owned(),
+            ..entry()
+        };
+        let list = text(&[killed], 0, 200);
         let lines: Vec<&str> = list.lines().collect();
         assert!(lines[0].ends_with("[killed] a·[2J b·1m  a·[2J b·1m"), "{list}");
         assert!(

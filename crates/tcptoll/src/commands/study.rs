@@ -13,14 +13,16 @@ use crate::screen::room;
 use crate::studies::TOUR;
 use crate::{output, screen, stdout, studies};
 use tcptoll_core::record::{RECORD_VERSION, Summary};
+use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::study::Study;
+use tcptoll_core::study::pairs::Pair;
 use tcptoll_core::study::stop::{Target, percent};
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::runner::Run;
 use tcptoll_measure::runner::Schedule;
 use tcptoll_show::sheet;
-use tcptoll_show::{TextStyle, printable, printable_line};
+use tcptoll_show::{TextStyle, printable};
 
 /// Does what `tcptoll study …` says.
 pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
@@ -35,7 +37,7 @@ pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
         Some(StudyAction::Check { name, format }) => {
             let schedule = Schedule::from_study(&studies::load(name)?)?;
             let text = match format {
-                Format::Text => plan_text(&schedule, prose::width())?,
+                Format::Text => prose::parts(plan(&schedule), prose::width()),
                 Format::Json => serde_json::to_string(&PlanJson::from_schedule(&schedule))? + "\n",
             };
             stdout::print(&text, *format)
@@ -70,12 +72,12 @@ pub(super) fn start(
         let schedule = output::check(study, output)?.schedule;
         output::announce(&schedule);
         let computed = schedule.computed();
-        let text = if computed.is_empty() {
+        let computed = if computed.is_empty() {
             String::new()
         } else {
             sheet::parts(&tcptoll_show::text::computed(&computed), screen::style()) + "\n"
         };
-        return stdout::text(&(text + &plan_text(&schedule, prose::width())?));
+        return stdout::text(&(computed + &prose::parts(plan(&schedule), prose::width())));
     }
     output::run(study, output)
 }
@@ -91,7 +93,7 @@ fn shown(name: &str) -> anyhow::Result<String> {
 
 /// Names with their least time and their question; those of the tour come last.
 fn list() -> anyhow::Result<Status> {
-    let mut text = String::new();
+    let mut list = Vec::new();
     let longest = studies::BUILT_IN.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let (parts, others): (Vec<&str>, Vec<&str>) = studies::BUILT_IN
         .iter()
@@ -101,14 +103,12 @@ fn list() -> anyhow::Result<Status> {
         // `studies::load` would look for its servers on this machine; a list does not need them.
         let study = Study::from_toml(&studies::text(name)?)?;
         let [_, least_s, _] = spans(&Schedule::from_study(&study)?);
-        let time = seconds(least_s);
         let mark = if study.published.is_empty() { ' ' } else { '*' };
-        let label = format!("{name:<longest$} {mark} {:<10}", format!("≥ {time}"));
-        let question = printable_line(&study.question);
-        writeln!(text, "{}", prose::beside(&label, &question, prose::width()))?;
+        let label = format!("{name:<longest$} {mark} ≥ {}", seconds(least_s));
+        list.push(Part::labelled(label, longest + 13, study.question, Tone::Plain));
     }
-    writeln!(text, "\n{}", prose::beside("", LIST_NOTE, prose::width()))?;
-    stdout::text(&text)
+    list.extend([Part::Blank, Part::prose(0, LIST_NOTE, Tone::Plain)]);
+    stdout::text(&prose::parts(list, prose::width()))
 }
 
 const LIST_NOTE: &str = "* has published figures, and the report shows them next to yours. The time is the least \
@@ -180,43 +180,39 @@ fn spans(schedule: &Schedule) -> [f64; 3] {
     [round, (round * f64::from(rule.fewest())).min(most), most]
 }
 
-/// What would be run: arms, comparisons, rounds, and the time all that is expected to take. What the
-/// study's file says cannot steer the terminal.
-fn plan_text(schedule: &Schedule, width: usize) -> anyhow::Result<String> {
+/// What would be run: arms, comparisons, rounds, and the time all that is expected to take.
+fn plan(schedule: &Schedule) -> Vec<Part> {
     let Schedule { study, arms, pairs, metric, margin, rule, .. } = schedule;
-    let question = printable_line(&study.question);
-    let mut text = format!("{}\n\narms\n", prose::beside("", &question, width));
-    for arm in arms {
-        writeln!(text, "  {}", printable_line(&arm.name))?;
-    }
+    let line = |text: String| Part::line(text, Tone::Plain);
+    let prose = |indent, text: &str| Part::prose(indent, text, Tone::Plain);
+    let mut plan = vec![prose(0, &study.question), Part::Blank, line("arms".to_owned())];
+    plan.extend(arms.iter().map(|arm| line(format!("  {}", arm.name))));
     if !pairs.is_empty() {
-        writeln!(text, "compared, margin {}", percent(*margin))?;
-        for pair in pairs {
-            let [a, b, metric] =
-                [&arms[pair.a].name, &arms[pair.b].name, &pair.metric].map(|s| printable_line(s));
-            writeln!(text, "{}", prose::beside("  ", &format!("{a} / {b}, {metric}"), width))?;
-        }
+        plan.push(line(format!("compared, margin {}", percent(*margin))));
+        let pair = |pair: &Pair| {
+            prose(2, &format!("{} / {}, {}", arms[pair.a].name, arms[pair.b].name, pair.metric))
+        };
+        plan.extend(pairs.iter().map(pair));
     }
     // Nothing is looked at by a fixed number of rounds that compares nothing.
     let first = if pairs.is_empty() && rule.target == Target::Rounds {
         String::new()
     } else {
-        format!("; primary metric: {}", printable_line(metric))
+        format!("; primary metric: {metric}")
     };
-    writeln!(text, "rounds\n{}", prose::beside("  ", &format!("{rule}{first}"), width))?;
     let [round_s, least_s, most_s] = spans(schedule);
+    let [round, least, most] = [round_s, least_s, most_s].map(seconds);
     let all = if arms.len() == 1 { "1 arm".to_owned() } else { format!("{} arms", arms.len()) };
-    if rule.max == 1 {
-        writeln!(text, "{all}, at least {}", seconds(round_s))?;
+    let time = if rule.max == 1 {
+        format!("{all}, at least {round}")
     } else if least_s.round() >= most_s.round() {
-        let (round, most) = (seconds(round_s), seconds(most_s));
-        writeln!(text, "{all}, about {round} a round, at least {most} in all")?;
+        format!("{all}, about {round} a round, at least {most} in all")
     } else {
-        let (round, least, most) = (seconds(round_s), seconds(least_s), seconds(most_s));
-        writeln!(text, "{all}, about {round} a round, at least {least} to {most} in all")?;
-    }
-    writeln!(text, "{}", prose::beside("  ", NOT_INCLUDED, width))?;
-    Ok(text)
+        format!("{all}, about {round} a round, at least {least} to {most} in all")
+    };
+    let rounds = prose(2, &format!("{rule}{first}"));
+    plan.extend([line("rounds".to_owned()), rounds, line(time), prose(2, NOT_INCLUDED)]);
+    plan
 }
 
 /// What the times of a plan leave out, because nobody knows it before the run.
@@ -351,7 +347,7 @@ mod tests {
 
     fn plan(body: &str) -> String {
         let text = format!("question = 'what?'\nexperiment = 'connect'\n{body}");
-        plan_text(&scheduled(&text), 80).unwrap()
+        prose::parts(super::plan(&scheduled(&text)), 80)
     }
 
     #[test]
@@ -376,7 +372,7 @@ mod tests {
         let file = "question = \"what\\u001b[2J\\n\\u202e?\"\nexperiment = 'connect'\n\
                     [settings]\ncount = 50\n[[arm]]\nname = \"a\\u2066\\u009b1m\"\n\
                     [[arm]]\nname = \"b\\u0007\"\n[[compare]]\nall_pairs = true\n";
-        let text = plan_text(&scheduled(file), 80).unwrap();
+        let text = prose::parts(super::plan(&scheduled(file)), 80);
         assert!(text.starts_with("what·[2J ?\n\narms\n  a·1m\n  b·\ncompared, "), "{text:?}");
         assert!(text.contains("\n  b· / a·1m, connect_us_mean\n"), "{text:?}");
 
