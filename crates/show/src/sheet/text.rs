@@ -1,11 +1,12 @@
 //! A sheet for a terminal, clear without colour and at 80 columns.
 
+use std::borrow::Cow;
+
 use tcptoll_core::sheet::{Cell, Finding, Forms, Note, Part, Parts, Room, Row, Sheet, Table, Tone};
 
 use crate::TextStyle;
 use crate::clean::{columns, line, shorten};
 use crate::layout::{Align, LaidColumn, lay_out};
-use crate::text::{TextPage, wrap_phrases};
 
 /// Columns of a label.
 const LABEL: usize = 14;
@@ -97,16 +98,19 @@ fn put<'a>(page: &mut TextPage, parts: impl IntoIterator<Item = &'a Part>) {
             Part::Notes { notes } => notes.iter().for_each(|one| note(page, one)),
             Part::List { label, notes, tone } => list(page, label, notes, *tone),
             Part::Code { text } => text.lines().for_each(|one| page.line(&line(one))),
-            Part::Lines { heads, rows, tone } => {
-                for head in heads {
-                    page.coloured(&line(head), *tone);
-                }
-                for row in rows {
-                    page.line(&line(row));
-                }
-            }
+            Part::Lines { heads, rows, tone } => put_lines(page, heads, rows, *tone),
             Part::Folded { parts, .. } => put(page, parts),
         }
+    }
+}
+
+/// Headings in `tone`, then rows.
+fn put_lines(page: &mut TextPage, heads: &[String], rows: &[String], tone: Tone) {
+    for head in heads {
+        page.coloured(&line(head), tone);
+    }
+    for row in rows {
+        page.line(&line(row));
     }
 }
 
@@ -161,7 +165,7 @@ fn put_table(page: &mut TextPage, table: &Table) {
     }
     let mut lines = lay_out(laid);
     lines.heads.retain(|head| !head.is_empty());
-    page.table(&lines, Tone::Dim);
+    put_lines(page, &lines.heads, &lines.rows, Tone::Dim);
     if let Some(note) = &table.note {
         page.prose(2, &line(note), Tone::Dim);
     }
@@ -211,5 +215,124 @@ fn evidence(page: &mut TextPage, rows: &[[String; 2]]) {
         let blanks = " ".repeat(width + 2 - columns(&name));
         let label = format!("{label:LABEL$}{name}{blanks}");
         page.labelled(&label, LABEL + width + 2, &line(value), Tone::Plain);
+    }
+}
+
+/// Prose wider than this is tiring to read.
+const PROSE_MAX: usize = 110;
+
+/// The text so far.
+struct TextPage {
+    out: String,
+    style: TextStyle,
+}
+
+impl TextPage {
+    /// An empty one.
+    fn new(style: TextStyle) -> Self {
+        Self { out: String::new(), style }
+    }
+
+    /// The text, which ends with a line feed if there is any.
+    fn into_text(self) -> String {
+        self.out
+    }
+
+    /// A line as it is, in a tone.
+    fn coloured(&mut self, text: &str, tone: Tone) {
+        let text = self.paint(tone, text);
+        self.line(&text);
+    }
+
+    /// Columns of the terminal.
+    fn width(&self) -> usize {
+        self.style.width.max(60)
+    }
+
+    /// `text` in the colour of `tone`, where colour is wanted.
+    fn paint(&self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Strong => "1",
+            Tone::Dim => "2",
+            Tone::Bad => "31",
+            Tone::Doubt => "33",
+            Tone::Client => "34",
+            Tone::Wire => "36",
+            Tone::Server => "35",
+        };
+        if self.style.colour && !text.is_empty() {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// A line as it is.
+    fn line(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.out.push('\n');
+    }
+
+    /// An empty line, unless there is one.
+    fn blank(&mut self) {
+        if !self.out.is_empty() && !self.out.ends_with("\n\n") {
+            self.out.push('\n');
+        }
+    }
+
+    /// Words wrapped at the width, each line after `indent` blanks.
+    fn prose(&mut self, indent: usize, text: &str, tone: Tone) {
+        self.labelled("", indent, text, tone);
+    }
+
+    /// A label, then words wrapped beside it from column `indent` on.
+    fn labelled(&mut self, label: &str, indent: usize, text: &str, tone: Tone) {
+        let room = self.width().min(PROSE_MAX).saturating_sub(indent).max(20);
+        let label = format!("{label:indent$}");
+        let blanks = " ".repeat(indent);
+        for (at, line) in wrap(text, room).into_iter().enumerate() {
+            let lead = if at == 0 { &label } else { &blanks };
+            let line = format!("{lead}{}", self.paint(tone, &line));
+            self.line(line.trim_end());
+        }
+    }
+}
+
+/// Breaks at blanks; a word longer than `width` is broken where it must.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    // Runs of white space are one blank: what is wrapped are words.
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let options = textwrap::Options::new(width)
+        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit)
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::wrap(&words.join(" "), options).into_iter().map(Cow::into_owned).collect()
+}
+
+/// Phrases joined by ` · `, broken between phrases.
+pub(crate) fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for phrase in phrases {
+        let phrase = shorten(phrase, width);
+        match lines.last_mut() {
+            Some(line) if columns(line) + 3 + columns(&phrase) <= width => {
+                *line += " · ";
+                *line += &phrase;
+            }
+            _ => lines.push(phrase),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_words_are_broken_and_no_line_is_too_wide() {
+        assert_eq!(wrap("ab cdefghij k", 4), ["ab", "cdef", "ghij", "k"]);
+        assert_eq!(wrap("接続接続", 5), ["接続", "接続"]);
     }
 }

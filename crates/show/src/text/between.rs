@@ -4,10 +4,11 @@
 use tcptoll_core::record::{Comparison, Passport, PlaceKind, Resolved, Verdict, WarningEntry};
 use tcptoll_core::units::capital;
 
-use super::{Draft, wrap_phrases};
+use super::Draft;
 use crate::layout::{Align, LaidColumn, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
 use crate::run::{NONE, Run};
+use crate::sheet::wrap_phrases;
 use crate::{TextStyle, clean, effect, figures, findings, rounds};
 use tcptoll_core::sheet::{Forms, Note, Sheet, Tone};
 

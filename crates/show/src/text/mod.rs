@@ -5,118 +5,14 @@ mod arms;
 pub mod between;
 mod comparisons;
 
-use std::borrow::Cow;
-
 pub use self::arms::{named_table, table};
 
 use crate::layout::{Align, LaidColumn, Lines, lay_out};
 use crate::number::{ABSENT, Estimate};
 use crate::run::Run;
-use crate::{TextStyle, clean, figures, findings, layout, number, points, published, rounds};
+use crate::{clean, figures, findings, layout, number, points, published, rounds};
 use tcptoll_core::record::{Advice, Point, PointArm};
 use tcptoll_core::sheet::{Forms, Part, Parts, Sheet, Tone};
-
-/// Prose wider than this is tiring to read.
-const PROSE_MAX: usize = 110;
-
-/// The text so far.
-pub struct TextPage {
-    out: String,
-    style: TextStyle,
-}
-
-impl TextPage {
-    /// An empty one.
-    pub fn new(style: TextStyle) -> Self {
-        Self { out: String::new(), style }
-    }
-
-    /// The text, which ends with a line feed if there is any.
-    pub fn into_text(self) -> String {
-        self.out
-    }
-
-    /// A line as it is, in a tone.
-    pub fn coloured(&mut self, text: &str, tone: Tone) {
-        let text = self.paint(tone, text);
-        self.line(&text);
-    }
-
-    /// Columns of the terminal.
-    pub fn width(&self) -> usize {
-        self.style.width.max(60)
-    }
-
-    /// `text` in the colour of `tone`, where colour is wanted.
-    pub fn paint(&self, tone: Tone, text: &str) -> String {
-        let code = match tone {
-            Tone::Plain => return text.to_owned(),
-            Tone::Strong => "1",
-            Tone::Dim => "2",
-            Tone::Bad => "31",
-            Tone::Doubt => "33",
-            Tone::Client => "34",
-            Tone::Wire => "36",
-            Tone::Server => "35",
-        };
-        if self.style.colour && !text.is_empty() {
-            format!("\u{1b}[{code}m{text}\u{1b}[0m")
-        } else {
-            text.to_owned()
-        }
-    }
-
-    /// A line as it is.
-    pub fn line(&mut self, text: &str) {
-        self.out.push_str(text);
-        self.out.push('\n');
-    }
-
-    /// An empty line, unless there is one.
-    pub fn blank(&mut self) {
-        if !self.out.is_empty() && !self.out.ends_with("\n\n") {
-            self.out.push('\n');
-        }
-    }
-
-    /// Headings in `tone`, then rows.
-    pub fn table(&mut self, lines: &Lines, tone: Tone) {
-        for head in &lines.heads {
-            self.line(&self.paint(tone, head));
-        }
-        for row in &lines.rows {
-            self.line(row);
-        }
-    }
-
-    /// Words wrapped at the width, each line after `indent` blanks.
-    pub fn prose(&mut self, indent: usize, text: &str, tone: Tone) {
-        self.labelled("", indent, text, tone);
-    }
-
-    /// A label, then words wrapped beside it from column `indent` on.
-    pub fn labelled(&mut self, label: &str, indent: usize, text: &str, tone: Tone) {
-        let room = self.width().min(PROSE_MAX).saturating_sub(indent).max(20);
-        let label = format!("{label:indent$}");
-        let blanks = " ".repeat(indent);
-        for (at, line) in wrap(text, room).into_iter().enumerate() {
-            let lead = if at == 0 { &label } else { &blanks };
-            let line = format!("{lead}{}", self.paint(tone, &line));
-            self.line(line.trim_end());
-        }
-    }
-}
-
-/// Breaks at blanks; a word longer than `width` is broken where it must.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    // Runs of white space are one blank: what is wrapped are words.
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let options = textwrap::Options::new(width)
-        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit)
-        .word_separator(textwrap::WordSeparator::AsciiSpace)
-        .word_splitter(textwrap::WordSplitter::NoHyphenation);
-    textwrap::wrap(&words.join(" "), options).into_iter().map(Cow::into_owned).collect()
-}
 
 /// Parts in the making, for a terminal of a width.
 pub(crate) struct Draft {
@@ -188,22 +84,6 @@ pub(crate) fn put(sheet: &mut Sheet, summary: &Run, width: usize) {
     explain(&mut page, summary);
     next(&mut page, summary);
     sheet.parts.extend(Forms::TEXT, page.parts);
-}
-
-/// Phrases joined by ` · `, broken between phrases.
-pub fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for phrase in phrases {
-        let phrase = clean::shorten(phrase, width);
-        match lines.last_mut() {
-            Some(line) if clean::columns(line) + 3 + clean::columns(&phrase) <= width => {
-                *line += " · ";
-                *line += &phrase;
-            }
-            _ => lines.push(phrase),
-        }
-    }
-    lines
 }
 
 /// Errors by class and what kernel and wire counted, where it is not as it should be.
@@ -444,11 +324,5 @@ mod tests {
             [r"tcptoll keepalive --to host:1 \", r"--null 'it'\''s --b c' \", "--fault freeze"]
         );
         assert_eq!(continued(command, 80), [command]);
-    }
-
-    #[test]
-    fn long_words_are_broken_and_no_line_is_too_wide() {
-        assert_eq!(wrap("ab cdefghij k", 4), ["ab", "cdef", "ghij", "k"]);
-        assert_eq!(wrap("接続接続", 5), ["接続", "接続"]);
     }
 }
