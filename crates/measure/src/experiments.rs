@@ -25,14 +25,14 @@ macro_rules! experiments {
 
 // In alphabetical order.
 experiments! {
-    crate::open::accept_queue::SPEC, crate::open::accept_queue::AcceptQueue, crate::open::pictures::OWN;
+    crate::open::accept_queue::SPEC, crate::open::accept_queue::AcceptQueue, crate::open::accept_queue::sheet::OWN;
     crate::open::connect::SPEC, crate::open::connect::Connect, crate::open::connect::sheet::OWN;
     crate::requests::http::SPEC, crate::requests::http::Http, crate::requests::http::sheet::OWN;
-    crate::idle::keepalive::SPEC, crate::idle::keepalive::Keepalive, crate::idle::keepalive::pictures::OWN;
+    crate::idle::keepalive::SPEC, crate::idle::keepalive::Keepalive, crate::idle::keepalive::sheet::OWN;
     crate::carry::messages::SPEC, crate::carry::messages::Messages, crate::carry::messages::sheet::OWN;
     crate::pages::page::SPEC, crate::pages::page::Page, crate::pages::page::sheet::OWN;
     crate::carry::stream::SPEC, crate::carry::stream::Stream, crate::carry::stream::sheet::OWN;
-    crate::open::syn_queue::SPEC, crate::open::syn_queue::SynQueue, crate::open::pictures::OWN;
+    crate::open::syn_queue::SPEC, crate::open::syn_queue::SynQueue, crate::open::syn_queue::sheet::OWN;
     crate::open::time_wait::SPEC, crate::open::time_wait::TimeWait, crate::open::time_wait::sheet::OWN;
     crate::pages::visitors::SPEC, crate::pages::visitors::VisitorsOfASite, crate::pages::visitors::sheet::OWN;
     crate::requests::worker_pool::SPEC, crate::requests::worker_pool::WorkerPool, crate::requests::worker_pool::sheet::OWN;

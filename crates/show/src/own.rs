@@ -3,10 +3,6 @@
 use tcptoll_core::record::Arm;
 use tcptoll_core::stats::HistogramSummary;
 
-use tcptoll_core::sheet::Part;
-pub use tcptoll_core::sheet::Tone;
-
-use crate::run::Run;
 use crate::svg::Svg;
 
 /// How many operations failed; some succeeded.
@@ -42,12 +38,4 @@ pub struct Picture {
     pub caption: String,
     /// Places of the arms in it, whose colours are named above it.
     pub drawn: Vec<usize>,
-}
-
-impl Picture {
-    /// As a part of a page of the run.
-    #[must_use]
-    pub fn part(self, run: &Run) -> Part {
-        crate::html::part_of(self, run)
-    }
 }

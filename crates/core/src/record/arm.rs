@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::comparison::{Metric, Round};
 use super::connections::{Closing, Expectation};
 use super::hosts::{HostSummary, LinkMeasured, Path, Softirq};
-use super::own::Own;
+use super::parts::Own;
 use crate::stats::saturation::Saturation;
 use crate::stats::{HistogramSummary, Series, TOP_NS};
 use crate::tcp::handshake::Timeline;

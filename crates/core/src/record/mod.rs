@@ -17,8 +17,8 @@ mod connections;
 mod hosts;
 mod keepalive;
 pub(crate) mod merge;
-mod own;
 mod pages;
+mod parts;
 mod queues;
 mod transfers;
 
@@ -33,8 +33,8 @@ pub use hosts::{
     Resolved, Route, Softirq,
 };
 pub use keepalive::{Deaths, Keepalive};
-pub use own::Own;
 pub use pages::{MemoryLimit, PageGroup, PageLoads, SiteVisits};
+pub use parts::Own;
 pub use queues::{
     DropBalance, HalfOpenPeer, ListenerQueue, Outcome, Queues, RequestGroup, RetryLadder,
     WorkerPool,

@@ -1,4 +1,4 @@
-//! Causes that limit the bandwidth of connections, from the arithmetic in [`tcptoll_core::tcp::throughput`].
+//! Causes that limit the bandwidth of connections, from the arithmetic in [`tcptoll_core::verdict::throughput`].
 //!
 //! A send buffer is named by what was in flight, never by its size. With 16K asked for, up to 741 kB were in
 //! flight, because one large write may exceed the limit by a super-packet; `tcpi_sndbuf_limited` counted

@@ -12,13 +12,10 @@ pub mod plot;
 mod rounds;
 mod tables;
 
-use tcptoll_core::sheet::Part;
-
 pub(crate) use self::page::put;
 pub use self::page::{of_arms, table};
 use self::picture::Picture;
 pub(crate) use self::picture::keep_units;
-use crate::own;
 use crate::run::Run;
 use crate::svg::{Anchor, Svg, WIDTH, escape};
 
@@ -26,11 +23,6 @@ use crate::svg::{Anchor, Svg, WIDTH, escape};
 pub fn picture(run: &Run) -> Option<String> {
     let (title, picture) = page::lead(run)?;
     Some(draw(&title, &picture))
-}
-
-/// A picture of an experiment as a part of a page.
-pub(crate) fn part_of(picture: own::Picture, run: &Run) -> Part {
-    Picture::from_own(picture, run).part()
 }
 
 /// The style of every page.

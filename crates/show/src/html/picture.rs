@@ -65,6 +65,14 @@ impl Picture {
     }
 }
 
+impl own::Picture {
+    /// As a part of the page of the run.
+    #[must_use]
+    pub fn part(self, run: &Run) -> Part {
+        Picture::from_own(self, run).part()
+    }
+}
+
 /// A number and its unit stay on one line.
 pub(crate) fn keep_units(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -1,6 +1,6 @@
 //! A sheet as GitHub-flavoured Markdown, to paste into an issue.
 
-use tcptoll_core::sheet::{Align, Cell, Finding, Forms, Part, Row, Sheet, Table};
+use tcptoll_core::sheet::{Align, Cell, Finding, Forms, Note, Part, Row, Sheet, Table};
 
 use crate::clean::{line, lines};
 
@@ -56,14 +56,15 @@ fn put<'a>(page: &mut String, parts: impl IntoIterator<Item = &'a Part>) {
         match part {
             Part::Heading { text: words } => *page += &format!("\n#### {}\n", text(words)),
             Part::Title { text: words, .. } => *page += &format!("\n**{}**\n", text(words)),
-            Part::Prose { text, .. } | Part::Labelled { text, .. } => paragraph(page, text),
-            Part::Pairs { pairs } => {
-                list(page, pairs.iter().map(|[name, value]| format!("{name}: {value}")));
-            }
+            Part::Prose { text, .. } => paragraph(page, text),
+            Part::Labelled { label, text, .. } => paragraph(page, &labelled(label, text)),
+            Part::Pairs { pairs } => list(page, named(pairs)),
             Part::Table(one) => table(page, one),
             Part::Finding(one) => finding(page, one),
-            Part::Notes { notes } | Part::List { notes, .. } => {
-                list(page, notes.iter().map(|note| note.text.clone()));
+            Part::Notes { notes } => list(page, notes.iter().map(said)),
+            Part::List { label, notes, .. } => {
+                paragraph(page, label);
+                list(page, notes.iter().map(said));
             }
             Part::Code { text } => *page += &format!("\n{}", code(&lines(text))),
             Part::Folded { parts, .. } => put(page, parts),
@@ -92,12 +93,34 @@ fn table(page: &mut String, table: &Table) {
     }
 }
 
+fn labelled(label: &str, text: &str) -> String {
+    if label.trim().is_empty() { text.to_owned() } else { format!("{}: {text}", label.trim()) }
+}
+
+fn named(pairs: &[[String; 2]]) -> impl Iterator<Item = String> {
+    pairs.iter().map(|[name, value]| format!("{name}: {value}"))
+}
+
+fn said(note: &Note) -> String {
+    let text = labelled(&note.about, &note.text);
+    if note.command.is_empty() { text } else { format!("{text} To examine: {}", note.command) }
+}
+
 fn finding(page: &mut String, one: &Finding) {
-    let said = if one.change.is_empty() { &one.text } else { &one.change };
-    paragraph(page, &format!("{} of {}: {said}", one.id, one.subject));
+    let Finding { severity, id, subject, text, change, .. } = one;
+    paragraph(page, &format!("{severity} {id} of {subject}: {text}"));
+    if !one.evidence.is_empty() {
+        list(page, named(&one.evidence));
+    }
+    if !change.is_empty() {
+        paragraph(page, change);
+    }
     if !one.commands.is_empty() {
         let commands: Vec<String> = one.commands.iter().map(|one| line(one)).collect();
         *page += &format!("\n{}", code(&commands.join("\n")));
+    }
+    if !one.words.is_empty() {
+        list(page, named(&one.words));
     }
 }
 

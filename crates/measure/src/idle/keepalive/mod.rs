@@ -6,7 +6,7 @@ mod observation;
 mod options;
 pub(crate) mod pictures;
 mod settings;
-mod sheet;
+pub(crate) mod sheet;
 mod stage;
 mod trade;
 mod trial;

@@ -15,6 +15,9 @@ use crate::kit::queue_causes::overflowed;
 use Figure::{Count, Share, Words};
 use Quantile::{Max, P50, P90, P99};
 
+/// What is shown beyond the tables.
+pub(crate) use crate::open::pictures::OWN;
+
 /// The listener whose queue is shown: the one that overflowed, or else the measured one.
 pub(super) fn listener(arm: &Arm) -> Option<&ListenerQueue> {
     overflowed(arm.own.queues.as_deref()?)

@@ -5,7 +5,7 @@
 
 mod findings;
 mod settings;
-mod sheet;
+pub(crate) mod sheet;
 mod trial;
 
 use tcptoll_core::experiment::figures::{

@@ -15,6 +15,9 @@ use super::HALF_OPEN_PEAK;
 use Figure::{Count, Estimate, Words};
 use Quantile::{Max, P50, P90, P99};
 
+/// What is shown beyond the tables.
+pub(crate) use crate::open::pictures::OWN;
+
 /// The measured listener.
 pub(super) fn listener(arm: &Arm) -> Option<&ListenerQueue> {
     arm.own.queues.as_deref()?.listeners.first()

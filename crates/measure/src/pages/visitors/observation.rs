@@ -25,7 +25,7 @@ use crate::kit::procedure::LoadObservation;
 const LATE_SHARE: f64 = 0.05;
 
 /// A figure of a page.
-type Of = fn(&PageSeen) -> f64;
+type PageFigure = fn(&PageSeen) -> f64;
 
 impl VisitorTrial<'_> {
     pub(super) fn take_visits(&mut self, came: &VisitorsOutcome, seen: &LoadObservation<'_>) {
@@ -52,14 +52,14 @@ impl VisitorTrial<'_> {
     /// Figures of pages that came whole.
     fn take_pages(&mut self, came: &VisitorsOutcome) {
         let whole: Vec<&PageSeen> = came.pages.iter().filter(|page| page.error.is_none()).collect();
-        let mean = |pages: &[&PageSeen], figure: Of| {
+        let mean = |pages: &[&PageSeen], figure: PageFigure| {
             let count = pages.len() as u64;
             let sum: f64 = pages.iter().map(|page| figure(page)).sum();
             ((count > 0).then(|| sum / count as f64), count)
         };
         let (first, next): (Vec<&PageSeen>, Vec<&PageSeen>) =
             whole.iter().copied().partition(|page| page.first);
-        let figures: [(&MetricSpec, &[&PageSeen], Of); 4] = [
+        let figures: [(&MetricSpec, &[&PageSeen], PageFigure); 4] = [
             (&PAGE_MEAN, &whole, |page| page.us as f64),
             (&FIRST_PAGE_MEAN, &first, |page| page.us as f64),
             (&NEXT_PAGE_MEAN, &next, |page| page.us as f64),
