@@ -1,10 +1,10 @@
 //! Quantities over time, for every experiment that records some.
 //!
-//! `bins` makes a series coarse enough to read, `stack` draws panels on one axis of time, `strips` draws
+//! `means` makes a series coarse enough to read, `Stack` draws panels on one axis of time, `row` draws
 //! with letters.
 
 use crate::html::plot;
-use crate::html::plot::{Frame, KEY, Plot, Scale, TICKS};
+use crate::html::plot::{Frame, KEY, Plot, Scale, TICKS, TICKS_AND_LABEL};
 use crate::svg::{Anchor, Svg};
 use crate::{clean, number};
 use tcptoll_core::sheet::{Part, Tone};
@@ -19,9 +19,9 @@ const BINS: usize = 60;
 /// Requests that a point of a line stands for, at least: a rate of fewer only shows their spacing.
 const EACH: u64 = 5;
 
-/// `(seconds, mean)` of bins over the whole time, as many as `requests` allow. A bin without a value has
+/// The mean of each bin over the whole time, as many as `requests` allow. A bin without a value has
 /// no point; a point stands in the middle of its bin.
-pub fn means(series: &Series, requests: u64, last_s: f64) -> Vec<(f64, f64)> {
+pub fn means(series: &Series, requests: u64, last_s: f64) -> Vec<[f64; 4]> {
     let bins = usize::try_from(requests / EACH).unwrap_or(BINS).clamp(4, BINS);
     let width = last_s / bins as f64;
     if width <= 0.0 {
@@ -34,22 +34,30 @@ pub fn means(series: &Series, requests: u64, last_s: f64) -> Vec<(f64, f64)> {
         sums[at].1 += 1;
     }
     let mean = |(at, (sum, count)): (usize, (f64, u32))| {
-        (count > 0).then(|| ((at as f64 + 0.5) * width, sum / f64::from(count)))
+        (count > 0).then(|| point((at as f64 + 0.5) * width, sum / f64::from(count)))
     };
     sums.into_iter().enumerate().filter_map(mean).collect()
 }
 
-/// `(seconds, mean)` of each point up to the end.
-pub fn whole(series: &Series, last_s: f64) -> Vec<(f64, f64)> {
+/// The mean of each point up to the end.
+pub fn whole(series: &Series, last_s: f64) -> Vec<[f64; 4]> {
     let inside = series.points.iter().filter(|point| point[0] <= last_s);
-    inside.map(|point| (point[0], point[2])).collect()
+    inside.map(|[s, _, mean, _]| point(*s, *mean)).collect()
+}
+
+/// A value at an instant, as a point of a series.
+fn point(s: f64, value: f64) -> [f64; 4] {
+    [s, value, value, value]
+}
+
+/// A point in another unit.
+pub fn scaled([s, values @ ..]: [f64; 4], factor: f64) -> [f64; 4] {
+    let [least, mean, most] = values.map(|value| value * factor);
+    [s, least, mean, most]
 }
 
 // How do several quantities stand below each other on one axis of time? Panels of lines, with the stall
 // as a band through all of them.
-
-/// Places of a panel that have a tooltip, at most.
-const HITS: usize = 40;
 
 /// A step of this many usual ones is a gap.
 const GAP: f64 = 3.0;
@@ -59,15 +67,23 @@ pub struct Stack {
     pub panels: Vec<Panel>,
     /// From when to when the backend stood still, s.
     pub stall: Option<[f64; 2]>,
+    pub instants: Vec<Instant>,
     /// The end of the axis of time, s.
     pub last_s: f64,
+    /// Since when time is counted, where that is to be said.
+    pub x_label: Option<&'static str>,
+    /// Where the axis of time begins, unless ticks need more room.
+    pub left: f64,
+    /// Of a panel.
+    pub height: f64,
+    /// Places of a panel that have a tooltip, at most.
+    pub hits: usize,
 }
 
 /// A quantity over time.
 pub struct Panel {
     pub title: String,
-    /// Whether its axis is logarithmic; else it begins at 0.
-    pub log: bool,
+    pub axis: Axis,
     /// A tick in words.
     pub tick: fn(f64) -> String,
     /// A value in words.
@@ -76,41 +92,91 @@ pub struct Panel {
     pub lines: Vec<Line>,
 }
 
+/// Which values have a place.
+#[derive(Clone, Copy)]
+pub enum Axis {
+    /// From 0 to so many times the greatest value.
+    FromZero(f64),
+    /// From 0 to a value.
+    To(f64),
+    /// All, logarithmic.
+    Log,
+    /// All, logarithmic if they span decades.
+    Fit,
+}
+
 /// A value to hold the lines against.
 pub struct Level {
     pub value: f64,
     pub text: String,
     /// The class of its dashes.
     pub dash: &'static str,
+    /// Whether its text stands at it; else the title says it.
+    pub named: bool,
+}
+
+/// When something is expected.
+pub struct Instant {
+    /// The class of its colour.
+    pub class: String,
+    pub s: f64,
+    pub text: String,
 }
 
 /// A line of a panel.
+#[derive(Default)]
 pub struct Line {
     /// The class of its colour.
     pub class: String,
     /// The class of its dashes, or nothing.
     pub dash: &'static str,
     pub name: String,
-    pub points: Vec<(f64, f64)>,
+    /// As of [`Series`].
+    pub points: Vec<[f64; 4]>,
+    /// Whether least to greatest are a band behind it.
+    pub band: bool,
     /// Its name below the picture, where colours are not named above it.
     pub key: Option<String>,
 }
 
 impl Stack {
+    /// Panels up to the last point of any.
+    pub fn new(panels: Vec<Panel>) -> Self {
+        let points = panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
+        let last_s = points.map(|point| point[0]).fold(0.0, f64::max);
+        let (left, height, hits) = (56.0, 100.0, 40);
+        let instants = Vec::new();
+        Self { panels, stall: None, instants, last_s, x_label: None, left, height, hits }
+    }
+
     pub fn draw(&self) -> Svg {
-        let height = 100.0;
         let keys: Vec<(String, &str)> = self.panels.iter().flat_map(Panel::keys).collect();
         let count = self.panels.len();
-        let mut svg = Svg::new(height * count as f64 + TICKS + KEY * keys.len() as f64);
+        let below = self.x_label.map_or(TICKS, |_| TICKS_AND_LABEL) + KEY * keys.len() as f64;
+        let ticks = |panel: &Panel| plot::ticks(&panel.scale(0.0, 1.0), 4, panel.tick);
+        let ticks: Vec<(f64, String)> = self.panels.iter().flat_map(ticks).collect();
+        let mut svg = Svg::new(self.height * count as f64 + below);
         for (n, panel) in self.panels.iter().enumerate() {
-            let (top, bottom) = (n as f64 * height + 26.0, (n + 1) as f64 * height);
-            let frame = Frame::across(56.0, top, bottom);
+            let (top, bottom) = (n as f64 * self.height + 26.0, (n + 1) as f64 * self.height);
+            let frame = Frame::across(self.left, top, bottom).beside(&ticks);
             let x = Scale::from_zero(self.last_s, frame.left, frame.right);
             let mut plot = Plot::on(svg, frame, x, panel.scale(bottom, top));
             self.shade(&mut plot, n == 0);
-            panel.draw(&mut plot);
+            panel.axes(&mut plot);
+            for Instant { class, s, text } in
+                self.instants.iter().filter(|one| one.s <= self.last_s)
+            {
+                let x = plot.x.at(*s);
+                plot.group(class, text, |plot| {
+                    plot.svg.line("computed d1", (x, top), (x, bottom));
+                });
+            }
+            panel.draw(&mut plot, self.hits);
             if n + 1 == count {
                 plot.x_ticks(6, false, plot::seconds);
+                if let Some(label) = self.x_label {
+                    plot.x_label(label);
+                }
                 plot.key(keys.iter().cloned());
             }
             svg = plot.svg;
@@ -133,13 +199,75 @@ impl Stack {
 }
 
 /// Points that follow each other: a line does not go on over a gap, as where no request succeeded.
-pub fn pieces(points: &[(f64, f64)]) -> impl Iterator<Item = &[(f64, f64)]> {
-    let steps = points.windows(2).map(|pair| pair[1].0 - pair[0].0);
+fn pieces(points: &[[f64; 4]]) -> impl Iterator<Item = &[[f64; 4]]> {
+    let steps = points.windows(2).map(|pair| pair[1][0] - pair[0][0]);
     let usual = steps.clone().sum::<f64>() / steps.len().max(1) as f64;
-    points.chunk_by(move |a, b| b.0 - a.0 <= usual * GAP)
+    points.chunk_by(move |a, b| b[0] - a[0] <= usual * GAP)
+}
+
+impl Level {
+    /// One whose text stands at it.
+    pub fn named(value: f64, text: String, dash: &'static str) -> Self {
+        Self { value, text, dash, named: true }
+    }
+}
+
+impl Line {
+    /// A mean in its band.
+    pub fn range(class: String, points: Vec<[f64; 4]>) -> Self {
+        Self { class, points, band: true, ..Self::default() }
+    }
+
+    fn draw(&self, plot: &mut Plot) {
+        let means = |points: &[[f64; 4]]| points.iter().map(|p| (p[0], p[2])).collect::<Vec<_>>();
+        if self.band {
+            plot.band("band", self.points.iter().map(|p| [p[0], p[1], p[3]]));
+            return plot.line("curve", means(&self.points));
+        }
+        let class = format!("curve {}", self.dash);
+        for piece in pieces(&self.points) {
+            match piece {
+                [[s, _, alone, _]] => plot.dot("full", (*s, *alone), 2.0, ""),
+                piece => plot.line(class.trim_end(), means(piece)),
+            }
+        }
+    }
+
+    /// Something to point at; one for every point would fill the page.
+    fn hits(&self, plot: &mut Plot, most: usize, words: fn(f64) -> String) {
+        let Frame { left, right, top, bottom, .. } = plot.frame;
+        let every = self.points.len().div_ceil(most).max(1);
+        let step = ((right - left) * every as f64 / self.points.len() as f64).max(1.0);
+        for [s, values @ ..] in self.points.iter().step_by(every) {
+            let [least, mean, most] = values.map(words);
+            let at = number::trimmed(*s);
+            let tooltip = format!("at {at} s: mean {mean}, min {least}, max {most}");
+            plot.svg.rect("hit", (plot.x.at(*s) - step / 2.0, top), (step, bottom - top), &tooltip);
+        }
+    }
 }
 
 impl Panel {
+    /// An empty one, from 0 to a little above the greatest value.
+    pub fn new(
+        title: impl Into<String>,
+        tick: fn(f64) -> String,
+        words: fn(f64) -> String,
+    ) -> Self {
+        let (title, axis) = (title.into(), Axis::FromZero(1.08));
+        Self { title, axis, tick, words, levels: Vec::new(), lines: Vec::new() }
+    }
+
+    /// An empty one of counts.
+    pub fn count(title: impl Into<String>) -> Self {
+        Self::new(title, number::trimmed, number::three)
+    }
+
+    /// An empty one of times, logarithmic.
+    pub fn time(title: &str) -> Self {
+        Self { axis: Axis::Log, ..Self::new(title, number::tick, number::time) }
+    }
+
     fn keys(&self) -> impl Iterator<Item = (String, &str)> {
         self.lines.iter().filter_map(|line| {
             Some((format!("curve {} {}", line.dash, line.class), line.key.as_deref()?))
@@ -147,63 +275,66 @@ impl Panel {
     }
 
     fn scale(&self, bottom: f64, top: f64) -> Scale {
-        let values = self.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
-        let values = values.chain(self.levels.iter().map(|level| level.value));
-        if self.log {
-            Scale::log(values, bottom, top)
-        } else {
-            Scale::from_zero(values.fold(0.0, f64::max) * 1.08, bottom, top)
+        let values = self.lines.iter().flat_map(|line| &line.points).flat_map(|point| &point[1..]);
+        let values = values.copied().chain(self.levels.iter().map(|level| level.value));
+        match self.axis {
+            Axis::FromZero(room) => {
+                let most = values.fold(0.0, f64::max);
+                Scale::from_zero(if most > 0.0 { most } else { 1.0 } * room, bottom, top)
+            }
+            Axis::To(most) => Scale::from_zero(most, bottom, top),
+            Axis::Log => Scale::log(values, bottom, top),
+            Axis::Fit => Scale::fit(values, bottom, top),
         }
     }
 
-    fn draw(&self, plot: &mut Plot) {
-        let Frame { left, right, top, .. } = plot.frame;
+    fn axes(&self, plot: &mut Plot) {
+        let Frame { right, top, .. } = plot.frame;
         plot.y_axis(4, self.tick);
         plot.base();
         let title = clean::shorten(&self.title, 62);
         plot.svg.text("label", (0.0, top - 12.0), Anchor::Start, &title);
-        for level in &self.levels {
-            plot.group("echo", &level.text, |plot| {
-                plot.level(&format!("none {}", level.dash), level.value);
-            });
-            let place = (right - 4.0, plot.y.at(level.value) + 8.0);
-            plot.svg.text("name", place, Anchor::End, &level.text);
+        for Level { value, text, dash, named } in &self.levels {
+            let class = if *named { "none" } else { "computed" };
+            plot.group("echo", text, |plot| plot.level(&format!("{class} {dash}"), *value));
+            if *named {
+                let place = (right - 4.0, plot.y.at(*value) + 8.0);
+                plot.svg.text("name", place, Anchor::End, text);
+            }
         }
+    }
+
+    fn draw(&self, plot: &mut Plot, hits: usize) {
         for line in &self.lines {
             plot.group(&line.class, &line.name, |plot| {
-                let class = format!("curve {}", line.dash);
-                for piece in pieces(&line.points) {
-                    match piece {
-                        [alone] => plot.dot("full", *alone, 2.0, ""),
-                        piece => plot.line(class.trim_end(), piece.iter().copied()),
-                    }
+                line.draw(plot);
+                if line.band && hits > 0 {
+                    line.hits(plot, hits, self.words);
                 }
             });
         }
-        self.hits(plot, (right - left) / HITS as f64);
+        if !self.lines.iter().any(|line| line.band) {
+            self.hits(plot, hits);
+        }
     }
 
     /// Something to point at: what each line is at an instant.
-    fn hits(&self, plot: &mut Plot, width: f64) {
+    fn hits(&self, plot: &mut Plot, hits: usize) {
         let Frame { left, right, top, bottom, .. } = plot.frame;
-        let Some(last) =
-            self.lines.iter().filter_map(|line| line.points.last()).map(|p| p.0).reduce(f64::max)
-        else {
-            return;
-        };
-        for at in 0..HITS {
-            let s = last * (at as f64 + 0.5) / HITS as f64;
+        let width = (right - left) / hits as f64;
+        let ends = self.lines.iter().filter_map(|line| line.points.last());
+        let Some(last) = ends.map(|point| point[0]).reduce(f64::max) else { return };
+        for at in 0..hits {
+            let s = last * (at as f64 + 0.5) / hits as f64;
             let near = |line: &Line| {
-                let by =
-                    |a: &&(f64, f64), b: &&(f64, f64)| (a.0 - s).abs().total_cmp(&(b.0 - s).abs());
-                let nearest = line.points.iter().min_by(by)?;
-                Some(format!("{}: {}", line.name, (self.words)(nearest.1)))
+                let far = |point: &[f64; 4]| (point[0] - s).abs();
+                let nearest = line.points.iter().min_by(|a, b| far(a).total_cmp(&far(b)))?;
+                Some(format!("{}: {}", line.name, (self.words)(nearest[2])))
             };
             let all: Vec<String> = self.lines.iter().filter_map(near).collect();
             let tooltip = format!("at {} s: {}", number::trimmed(s), all.join(", "));
             let x = plot.x.at(s) - width / 2.0;
-            let size = (width.min(right - left), bottom - top);
-            plot.svg.rect("hit", (x, top), size, &tooltip);
+            plot.svg.rect("hit", (x, top), (width, bottom - top), &tooltip);
         }
     }
 }
@@ -294,15 +425,15 @@ mod tests {
         let series = Series { points: points.collect() };
         let binned = means(&series, 100, 5.0);
         assert_eq!(binned.len(), 20, "100 requests, five in each");
-        assert!(binned.iter().all(|(_, rate)| (rate - 40.0).abs() < 1e-9), "{binned:?}");
-        assert!((binned[0].0 - 0.125).abs() < 1e-9, "the middle of a bin");
+        assert!(binned.iter().all(|[_, rate, ..]| (rate - 40.0).abs() < 1e-9), "{binned:?}");
+        assert!((binned[0][0] - 0.125).abs() < 1e-9, "the middle of a bin");
         assert!(means(&Series::default(), 100, 5.0).is_empty());
     }
 
     #[test]
     fn a_line_does_not_go_on_where_nothing_succeeded() {
-        let whole = |from: u32, to: u32| (from..to).map(|at| (f64::from(at), 1.0));
-        let points: Vec<(f64, f64)> = whole(0, 10).chain(whole(20, 30)).collect();
+        let whole = |from: u32, to: u32| (from..to).map(|at| point(f64::from(at), 1.0));
+        let points: Vec<[f64; 4]> = whole(0, 10).chain(whole(20, 30)).collect();
         let lengths: Vec<usize> = pieces(&points).map(<[_]>::len).collect();
         assert_eq!(lengths, [10, 10]);
         assert_eq!(pieces(&points[..10]).count(), 1);

@@ -8,13 +8,12 @@ use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::stats::Series;
 use tcptoll_core::units::host_port;
 use tcptoll_show::html::of_arms;
-use tcptoll_show::html::plot;
-use tcptoll_show::html::plot::{Frame, Plot, Scale, TICKS};
 use tcptoll_show::layout::{Align, LaidColumn, lay_out};
+use tcptoll_show::over_time::{Level, Line, Panel, Stack};
 use tcptoll_show::own::{Failed, Picture};
 use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
-use tcptoll_show::svg::{Anchor, Svg, arm_class};
+use tcptoll_show::svg::arm_class;
 use tcptoll_show::{clean, number};
 
 use super::outcomes;
@@ -50,10 +49,7 @@ fn sections(summary: &Run) -> Vec<Section> {
     ]
 }
 
-/// Most places of a panel that have a tooltip.
-const HITS: usize = 60;
-
-struct Panel<'a> {
+struct QueueSeries<'a> {
     title: String,
     series: &'a Series,
     /// What it may reach at most, and what that is called.
@@ -70,7 +66,7 @@ fn busy_until(series: &Series) -> f64 {
     points.get(points.len() - idle).unwrap_or(end)[0]
 }
 
-fn panels(queues: &Queues) -> Vec<Panel<'_>> {
+fn queue_series(queues: &Queues) -> Vec<QueueSeries<'_>> {
     let mut all = Vec::new();
     let several = queues.listeners.len() > 1;
     for listener in &queues.listeners {
@@ -80,7 +76,7 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
             String::new()
         };
         if listener.length.points.len() > 1 {
-            all.push(Panel {
+            all.push(QueueSeries {
                 title: format!("accept queue{listener_name}"),
                 series: &listener.length,
                 // listen(n) holds n + 1.
@@ -90,7 +86,7 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
         if let Some(series) = listener.half_open.as_ref().filter(|series| series.points.len() > 1)
             && listener.half_open_peak.unwrap_or(0) > 0
         {
-            all.push(Panel {
+            all.push(QueueSeries {
                 title: format!("half-open requests{listener_name}"),
                 series,
                 limit: listener.half_open_limit.map(|limit| (f64::from(limit), "limit")),
@@ -100,7 +96,7 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
             listener.dropped_so_far.as_ref().filter(|series| series.points.len() > 1)
             && listener.drops.unwrap_or(0) > 0
         {
-            all.push(Panel {
+            all.push(QueueSeries {
                 title: format!("packets dropped so far{listener_name}"),
                 series,
                 limit: None,
@@ -113,9 +109,8 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
 /// A picture per arm that recorded a queue over time.
 fn queues_over_time(summary: &Run) -> Vec<Section> {
     let pictures = |(at, arm, queues): (usize, &Arm, &Queues)| {
-        let panels = panels(queues);
-        (!panels.is_empty())
-            .then(|| (at, vec![panels_picture(at, arm, queues, &panels).part(summary)]))
+        let all = queue_series(queues);
+        (!all.is_empty()).then(|| (at, vec![panels_picture(at, arm, queues, &all).part(summary)]))
     };
     let arms: Vec<(usize, Vec<Part>)> =
         recorded(summary).into_iter().filter_map(pictures).collect();
@@ -123,64 +118,34 @@ fn queues_over_time(summary: &Run) -> Vec<Section> {
     vec![Section::new("Queues over time", items)]
 }
 
-fn panels_picture(at: usize, arm: &Arm, queues: &Queues, panels: &[Panel<'_>]) -> Picture {
+fn panels_picture(at: usize, arm: &Arm, queues: &Queues, all: &[QueueSeries<'_>]) -> Picture {
     let label = format!("Queues of {} over time", arm.name);
+    let last = all.iter().map(|one| busy_until(one.series)).fold(0.0, f64::max);
+    let panels = all.iter().map(|one| panel(at, one, last)).collect();
     Picture {
-        svg: draw_panels(at, panels).labelled(&label),
+        svg: Stack { height: 96.0, hits: 60, ..Stack::new(panels) }.draw().labelled(&label),
         caption: panels_caption(arm, queues),
         drawn: Vec::new(),
     }
 }
 
-fn draw_panels(at: usize, panels: &[Panel<'_>]) -> Svg {
-    let height = 96.0;
-    let last = panels.iter().map(|one| busy_until(one.series)).fold(0.0, f64::max);
-    let mut svg = Svg::new(height * panels.len() as f64 + TICKS);
-    for (n, panel) in panels.iter().enumerate() {
-        let (top, bottom) = (n as f64 * height + 26.0, (n + 1) as f64 * height);
-        let frame = Frame::across(56.0, top, bottom);
-        let points: Vec<[f64; 4]> =
-            panel.series.points.iter().copied().filter(|p| p[0] <= last).collect();
-        let reached = points.iter().map(|p| p[3]).fold(0.0, f64::max);
-        // A limit that is far away would flatten the line: it is named, and drawn where it is near.
-        let near = panel.limit.filter(|(limit, _)| *limit <= reached * 4.0);
-        let most = reached.max(near.map_or(0.0, |(limit, _)| limit)).max(1.0);
-        let x = Scale::from_zero(last, frame.left, frame.right);
-        let y = Scale::from_zero(most * 1.08, bottom, top);
-        let mut plot = Plot::on(svg, frame, x, y);
-        plot.y_axis(4, number::trimmed);
-        plot.base();
-        if let Some((limit, word)) = near {
-            let text = format!("{word} {}", number::count(limit as u64));
-            plot.group("echo", &text, |plot| plot.level("computed d1", limit));
-        }
-        let words = match panel.limit {
-            Some((limit, word)) if near.is_some() => {
-                format!(" (dashed: {word} {})", number::count(limit as u64))
-            }
-            Some((limit, word)) => format!(" ({word} {})", number::count(limit as u64)),
-            None => String::new(),
-        };
-        let title = format!("{}{words}", panel.title);
-        plot.svg.text("label", (0.0, top - 12.0), Anchor::Start, &title);
-        plot.group(&arm_class(at), "", |plot| {
-            plot.band("band", points.iter().map(|p| [p[0], p[1], p[3]]));
-            plot.line("curve", points.iter().map(|p| (p[0], p[2])));
-            let every = points.len().div_ceil(HITS).max(1);
-            let step = (frame.right - frame.left) * every as f64 / points.len() as f64;
-            for [s, least, mean, most] in points.iter().step_by(every) {
-                let [least, mean, most] = [least, mean, most].map(|value| number::figure(*value));
-                let text =
-                    format!("at {} s: mean {mean}, min {least}, max {most}", number::trimmed(*s));
-                plot.svg.rect("hit", (x.at(*s) - step / 2.0, top), (step, bottom - top), &text);
-            }
-        });
-        if n + 1 == panels.len() {
-            plot.x_ticks(6, false, plot::seconds);
-        }
-        svg = plot.svg;
+fn panel(at: usize, one: &QueueSeries<'_>, last: f64) -> Panel {
+    let points = one.series.points.iter().copied().filter(|point| point[0] <= last);
+    let points: Vec<[f64; 4]> = points.collect();
+    let reached = points.iter().map(|p| p[3]).fold(0.0, f64::max);
+    let limit = one.limit.map(|(value, word)| {
+        let text = format!("{word} {}", number::count(value as u64));
+        Level { value, text, dash: "d1", named: false }
+    });
+    // A limit that is far away would flatten the line: it is named, and drawn where it is near.
+    let near = limit.as_ref().is_some_and(|limit| limit.value <= reached * 4.0);
+    let dashed = if near { "dashed: " } else { "" };
+    let said = limit.as_ref().map_or_else(String::new, |l| format!(" ({dashed}{})", l.text));
+    Panel {
+        levels: limit.filter(|_| near).into_iter().collect(),
+        lines: vec![Line::range(arm_class(at), points)],
+        ..Panel::new(format!("{}{said}", one.title), number::trimmed, number::figure)
     }
-    svg
 }
 
 fn panels_caption(arm: &Arm, queues: &Queues) -> String {

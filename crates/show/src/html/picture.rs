@@ -6,6 +6,7 @@ use tcptoll_core::units::capital;
 use super::plot;
 use super::plot::{Frame, Plot, Scale};
 use crate::figures::Primary;
+use crate::over_time::{Axis, Line, Panel, Stack};
 use crate::run::Run;
 use crate::svg::{Anchor, Svg, arm_class};
 use crate::{clean, figures, number, own};
@@ -104,36 +105,18 @@ pub(super) fn each_arm<T>(summary: &Run, make: impl Fn(usize, &Arm) -> Option<T>
 
 /// The picture of `what`, a latency; `None` with fewer than two points.
 pub(super) fn series(series: &Series, what: &str, class: &str, arm: &str) -> Option<Svg> {
-    let label = format!("{} of {arm} over the run", capital(what));
-    (series.points.len() > 1).then(|| draw_series(series, what, class).labelled(&label))
-}
-
-fn draw_series(series: &Series, what: &str, class: &str) -> Svg {
-    let frame = Frame::across(56.0, 24.0, 120.0);
-    let points = &series.points;
-    let last = points.iter().map(|p| p[0]).fold(0.0, f64::max);
-    let y = Scale::fit(points.iter().flat_map(|p| [p[1], p[2], p[3]]), frame.bottom, frame.top);
-    let ticks = plot::ticks(&y, 4, number::tick);
-    let frame = frame.beside(&ticks);
-    let x = Scale::from_zero(last, frame.left, frame.right);
-    let mut plot = Plot::new(frame, plot::TICKS, x, y);
-    plot.y_ticks(ticks);
-    plot.x_ticks(6, false, plot::seconds);
-    plot.base();
-    plot.y_label(&format!("{what}{}, mean and range", plot::log_note(&y)));
-    plot.group(class, "", |plot| {
-        plot.band("band", points.iter().map(|p| [p[0], p[1], p[3]]));
-        plot.line("curve", points.iter().map(|p| (p[0], p[2])));
-        let step = ((frame.right - frame.left) / points.len() as f64).max(1.0);
-        for [s, min, mean, max] in points {
-            let [min, mean, max] = [min, mean, max].map(|us| number::time(*us));
-            let at = number::trimmed(*s);
-            let tooltip = format!("at {at} s: mean {mean}, min {min}, max {max}");
-            let place = (x.at(*s) - step / 2.0, frame.top);
-            plot.svg.rect("hit", place, (step, frame.bottom - frame.top), &tooltip);
-        }
-    });
-    plot.svg
+    let points = series.points.clone();
+    (points.len() > 1).then(|| {
+        let values = points.iter().flat_map(|point| point[1..].iter().copied());
+        let log = plot::log_note(&Scale::fit(values, 0.0, 1.0));
+        let panel = Panel {
+            axis: Axis::Fit,
+            lines: vec![Line::range(class.to_owned(), points)],
+            ..Panel::new(format!("{what}{log}, mean and range"), number::tick, number::time)
+        };
+        let stack = Stack { height: 120.0, hits: usize::MAX, ..Stack::new(vec![panel]) };
+        stack.draw().labelled(&format!("{} of {arm} over the run", capital(what)))
+    })
 }
 
 /// One sentence that says what to see.

@@ -5,10 +5,10 @@
 use tcptoll_core::experiment::figures::GOODPUT;
 use tcptoll_core::record::Arm;
 use tcptoll_core::sheet::Part;
-use tcptoll_core::stats::Series;
 use tcptoll_show::html::of_arms;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
+use tcptoll_show::over_time::{Axis, Level, Line, Panel, Stack, scaled};
 use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::svg::{Anchor, Svg, arm_class};
@@ -17,8 +17,8 @@ use tcptoll_show::{clean, number, rounds};
 use super::{link, quiet_rtt_us};
 
 /// What is drawn of an arm, where it was recorded.
-const PANELS: [Panel; 3] = [
-    Panel {
+const QUANTITIES: [Quantity; 3] = [
+    Quantity {
         series: "goodput_bytes_per_s",
         title: "goodput",
         factor: 8.0,
@@ -27,7 +27,7 @@ const PANELS: [Panel; 3] = [
         reference: link,
         reference_words: "dashed: link",
     },
-    Panel {
+    Quantity {
         series: "congestion_window_bytes",
         title: "congestion window",
         factor: 1.0,
@@ -36,7 +36,7 @@ const PANELS: [Panel; 3] = [
         reference: |_| None,
         reference_words: "",
     },
-    Panel {
+    Quantity {
         series: "rtt_us",
         title: "round trip",
         factor: 1.0,
@@ -47,11 +47,8 @@ const PANELS: [Panel; 3] = [
     },
 ];
 
-/// Most places of a panel that have a tooltip.
-const HITS: usize = 40;
-
 #[derive(Clone, Copy)]
-struct Panel {
+struct Quantity {
     /// Its name in the record.
     series: &'static str,
     title: &'static str,
@@ -64,19 +61,20 @@ struct Panel {
     reference_words: &'static str,
 }
 
-/// A series of an arm with what it shows.
-struct Drawn<'a> {
-    panel: Panel,
-    series: &'a Series,
+/// A series of an arm, in the reader's unit, with what it shows.
+struct Drawn {
+    quantity: Quantity,
+    points: Vec<[f64; 4]>,
     reference: Option<f64>,
 }
 
-fn drawn(arm: &Arm) -> Vec<Drawn<'_>> {
-    let with_series = |panel: Panel| {
-        let series = arm.series.get(panel.series).filter(|series| series.points.len() > 1)?;
-        Some(Drawn { panel, series, reference: (panel.reference)(arm) })
+fn drawn(arm: &Arm) -> Vec<Drawn> {
+    let with_series = |quantity: Quantity| {
+        let series = arm.series.get(quantity.series).filter(|series| series.points.len() > 1)?;
+        let points = series.points.iter().map(|point| scaled(*point, quantity.factor)).collect();
+        Some(Drawn { quantity, points, reference: (quantity.reference)(arm) })
     };
-    PANELS.into_iter().filter_map(with_series).collect()
+    QUANTITIES.into_iter().filter_map(with_series).collect()
 }
 
 /// A picture per arm that has any of the series.
@@ -90,84 +88,41 @@ pub(super) fn items(summary: &Run) -> Vec<Part> {
     of_arms(summary, arms)
 }
 
-fn picture(at: usize, arm: &Arm, drawn: &[Drawn<'_>]) -> Picture {
-    let titles: Vec<&str> = drawn.iter().map(|one| one.panel.title).collect();
+fn picture(at: usize, arm: &Arm, drawn: &[Drawn]) -> Picture {
+    let titles: Vec<&str> = drawn.iter().map(|one| one.quantity.title).collect();
     let label = format!("{} of {} over time", titles.join(", "), arm.name);
-    Picture {
-        svg: draw(at, drawn).labelled(&label),
-        caption: caption(arm, drawn),
-        drawn: Vec::new(),
-    }
+    let panels = drawn.iter().map(|one| panel(at, one)).collect();
+    let stack = Stack { left: 80.0, height: 96.0, ..Stack::new(panels) };
+    Picture { svg: stack.draw().labelled(&label), caption: caption(arm, drawn), drawn: Vec::new() }
 }
 
-fn draw(at: usize, drawn: &[Drawn<'_>]) -> Svg {
-    let height = 96.0;
-    let last = drawn.iter().flat_map(|one| &one.series.points).map(|p| p[0]).fold(0.0, f64::max);
-    let mut svg = Svg::new(height * drawn.len() as f64 + plot::TICKS);
-    for (n, one) in drawn.iter().enumerate() {
-        let (top, bottom) = (n as f64 * height + 26.0, (n + 1) as f64 * height);
-        let frame = Frame::across(80.0, top, bottom);
-        let points =
-            || one.series.points.iter().map(|p| [p[1], p[2], p[3]].map(|v| v * one.panel.factor));
-        let most = points().flatten().chain(one.reference).fold(0.0, f64::max);
-        let x = Scale::from_zero(last, frame.left, frame.right);
-        let y = Scale::from_zero(most * 1.06, bottom, top);
-        let mut plot = Plot::on(svg, frame, x, y);
-        plot.y_axis(4, one.panel.tick);
-        plot.base();
-        let reference = one.reference.map(|level| (level, (one.panel.words)(level)));
-        if let Some((level, words)) = &reference {
-            plot.group("echo", &format!("{} {words}", one.panel.reference_words), |plot| {
-                plot.level("computed d2", *level);
-            });
-        }
-        let words = reference.map_or_else(String::new, |(_, words)| {
-            format!(" ({} {words})", one.panel.reference_words)
-        });
-        let place = (0.0, top - 12.0);
-        plot.svg.text("label", place, Anchor::Start, &format!("{}{words}", one.panel.title));
-        plot.group(&arm_class(at), "", |plot| {
-            plot.band(
-                "band",
-                one.series
-                    .points
-                    .iter()
-                    .map(|p| [p[0], p[1], p[3]])
-                    .map(|[s, low, high]| [s, low * one.panel.factor, high * one.panel.factor]),
-            );
-            plot.line("curve", one.series.points.iter().map(|p| (p[0], p[2] * one.panel.factor)));
-            // Something to point at; of many arms, one for every point would fill the page.
-            let every = one.series.points.len().div_ceil(HITS).max(1);
-            let step = (frame.right - frame.left) * every as f64 / one.series.points.len() as f64;
-            for [s, least, mean, most] in one.series.points.iter().step_by(every) {
-                let [least, mean, most] =
-                    [least, mean, most].map(|v| (one.panel.words)(v * one.panel.factor));
-                let tooltip =
-                    format!("at {} s: mean {mean}, min {least}, max {most}", number::trimmed(*s));
-                plot.svg.rect("hit", (x.at(*s) - step / 2.0, top), (step, bottom - top), &tooltip);
-            }
-        });
-        if n + 1 == drawn.len() {
-            plot.x_ticks(6, false, plot::seconds);
-        }
-        svg = plot.svg;
+fn panel(at: usize, drawn: &Drawn) -> Panel {
+    let Quantity { title, tick, words, reference_words, .. } = drawn.quantity;
+    let level = drawn.reference.map(|value| {
+        let text = format!("{reference_words} {}", words(value));
+        Level { value, text, dash: "d2", named: false }
+    });
+    let said = level.as_ref().map_or_else(String::new, |level| format!(" ({})", level.text));
+    Panel {
+        axis: Axis::FromZero(1.06),
+        levels: level.into_iter().collect(),
+        lines: vec![Line::range(arm_class(at), drawn.points.clone())],
+        ..Panel::new(format!("{title}{said}"), tick, words)
     }
-    svg
 }
 
 /// From where to where each went in its second half, where it is to be steady.
-fn caption(arm: &Arm, drawn: &[Drawn<'_>]) -> String {
-    let phrase = |one: &Drawn<'_>| {
-        let points = &one.series.points;
-        let later = &points[points.len() / 2..];
-        let means = || later.iter().map(|p| p[2] * one.panel.factor);
+fn caption(arm: &Arm, drawn: &[Drawn]) -> String {
+    let phrase = |one: &Drawn| {
+        let later = &one.points[one.points.len() / 2..];
+        let means = || later.iter().map(|p| p[2]);
         let least = means().fold(f64::INFINITY, f64::min);
         let most = means().fold(f64::NEG_INFINITY, f64::max);
-        let [least, most] = [least, most].map(|value| (one.panel.words)(value));
+        let [least, most] = [least, most].map(one.quantity.words);
         if least == most {
-            format!("{} {least}", one.panel.title)
+            format!("{} {least}", one.quantity.title)
         } else {
-            format!("{} {least} to {most}", one.panel.title)
+            format!("{} {least} to {most}", one.quantity.title)
         }
     };
     let words: Vec<String> = drawn.iter().map(phrase).collect();

@@ -5,6 +5,7 @@ use tcptoll_core::record::{Arm, PortPoint, PortUse};
 use tcptoll_core::stats::Series;
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
+use tcptoll_show::over_time::{Axis, Instant, Line, Panel, Stack};
 use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::svg::{Anchor, Svg, arm_class};
@@ -322,86 +323,100 @@ fn idle_caption(points: &[Point<'_>]) -> String {
 }
 
 /// What is drawn, where an arm recorded it.
-const PANELS: [Panel; 5] = [
-    Panel {
+const QUANTITIES: [Quantity; 5] = [
+    Quantity {
         title: "idle CPU of the client",
         series: |used| used.idle_share.as_ref(),
         tick: |share| format!("{:.0} %", share * 100.0),
-        most: Some(1.0),
+        axis: Axis::To(1.0),
         optional: false,
     },
-    Panel {
+    Quantity {
         title: "busy workers",
         series: |used| used.busy_workers.as_ref(),
         tick: number::trimmed,
-        most: None,
+        axis: Axis::FromZero(1.06),
         optional: false,
     },
-    Panel {
+    Quantity {
         title: "operations per second",
         series: |used| Some(&used.rate_per_s),
         tick: ports,
-        most: None,
+        axis: Axis::FromZero(1.06),
         optional: false,
     },
-    Panel {
+    Quantity {
         title: "operations per second that found no port",
         series: |used| Some(&used.failed_per_s),
         tick: ports,
-        most: None,
+        axis: Axis::FromZero(1.06),
         optional: true,
     },
-    Panel {
+    Quantity {
         title: "local ports in use",
         series: |used| Some(&used.ports_in_use),
         tick: ports,
-        most: None,
+        axis: Axis::FromZero(1.06),
         optional: false,
     },
 ];
 
 #[derive(Clone, Copy)]
-struct Panel {
+struct Quantity {
     title: &'static str,
     series: fn(&PortUse) -> Option<&Series>,
     tick: fn(f64) -> String,
-    /// The end of its axis; absent: the greatest value.
-    most: Option<f64>,
+    axis: Axis,
     /// Whether it is left out where all values are 0.
     optional: bool,
 }
 
-/// A line of a panel: the arm's place, the arm, its series.
-type TimeLine<'a> = (usize, &'a Arm, &'a Series);
-
-fn panels(summary: &Run) -> Vec<(Panel, Vec<TimeLine<'_>>)> {
-    let of_panel = |panel: Panel| {
-        let lines: Vec<TimeLine<'_>> = summary
-            .arms
-            .iter()
-            .enumerate()
-            .filter_map(|(at, arm)| Some((at, arm, (panel.series)(port_use(arm)?)?)))
-            .filter(|(.., series)| series.points.len() > 1)
-            .take(LINES)
-            .collect();
-        let greatest = lines.iter().flat_map(|(.., series)| &series.points).map(|p| p[3]);
-        let any = greatest.fold(0.0, f64::max) > 0.0;
-        (!lines.is_empty() && (any || !panel.optional)).then_some((panel, lines))
+/// Panels with the places of the arms in them.
+fn panels(summary: &Run) -> Vec<(Panel, Vec<usize>)> {
+    let of_panel = |Quantity { title, series, tick, axis, optional }: Quantity| {
+        let line = |(at, arm): (usize, &Arm)| {
+            let points = series(port_use(arm)?)?.points.clone();
+            let (class, name) = (arm_class(at), arm.name.clone());
+            let line = Line { class, name, points, ..Line::default() };
+            (line.points.len() > 1).then_some((line, at))
+        };
+        let arms = summary.arms.iter().enumerate();
+        let (mut lines, places): (Vec<Line>, Vec<usize>) =
+            arms.filter_map(line).take(LINES).unzip();
+        // Of several arms the bands would hide each other.
+        if let [line] = &mut lines[..] {
+            line.band = true;
+        }
+        let any = lines.iter().flat_map(|line| &line.points).any(|point| point[3] > 0.0);
+        (!lines.is_empty() && (any || !optional))
+            .then(|| (Panel { axis, lines, ..Panel::new(title, tick, tick) }, places))
     };
-    PANELS.into_iter().filter_map(of_panel).collect()
+    QUANTITIES.into_iter().filter_map(of_panel).collect()
 }
 
 /// The picture; `None` if nothing was recorded over time.
 pub(super) fn over_time(summary: &Run) -> Option<Picture> {
-    let panels = panels(summary);
-    let mut drawn: Vec<usize> =
-        panels.iter().flat_map(|(_, lines)| lines).map(|(at, ..)| *at).collect();
+    let (panels, places): (Vec<Panel>, Vec<Vec<usize>>) = panels(summary).into_iter().unzip();
+    let mut drawn = places.concat();
     drawn.sort_unstable();
     drawn.dedup();
     let forecasts = expected_ends(summary);
+    let instant = |(at, s): &(usize, f64)| Instant {
+        class: arm_class(*at),
+        s: *s,
+        text: format!("ports expected to last {s:.1} s at this rate"),
+    };
     (!panels.is_empty()).then(|| Picture {
-        svg: draw_over_time(&panels, &forecasts)
-            .labelled("Idle CPU, busy workers, operations and ports over time"),
+        svg: Stack {
+            instants: forecasts.iter().map(instant).collect(),
+            x_label: Some("since the first operation"),
+            left: 58.0,
+            height: 96.0,
+            hits: 0,
+            ..Stack::new(panels)
+        }
+        .draw()
+        .labelled("Idle CPU, busy workers, operations and ports over time"),
         caption: over_time_caption(summary, &forecasts),
         drawn,
     })
@@ -417,46 +432,6 @@ fn expected_ends(summary: &Run) -> Vec<(usize, f64)> {
         }
     }
     all
-}
-
-fn draw_over_time(panels: &[(Panel, Vec<TimeLine<'_>>)], forecasts: &[(usize, f64)]) -> Svg {
-    let height = 96.0;
-    let points = panels.iter().flat_map(|(_, lines)| lines).flat_map(|(.., s)| &s.points);
-    let last = points.map(|p| p[0]).fold(0.0, f64::max);
-    let mut svg = Svg::new(height * panels.len() as f64 + plot::TICKS_AND_LABEL);
-    for (n, (panel, lines)) in panels.iter().enumerate() {
-        let (top, bottom) = (n as f64 * height + 26.0, (n + 1) as f64 * height);
-        let frame = Frame::across(58.0, top, bottom);
-        let greatest = lines.iter().flat_map(|(.., s)| &s.points).map(|p| p[3]).fold(0.0, f64::max);
-        let x = Scale::from_zero(last, frame.left, frame.right);
-        let y = Scale::from_zero(panel.most.unwrap_or(greatest * 1.06), bottom, top);
-        let mut plot = Plot::on(svg, frame, x, y);
-        plot.y_axis(4, panel.tick);
-        plot.base();
-        plot.svg.text("label", (0.0, top - 12.0), Anchor::Start, panel.title);
-        for (at, s) in forecasts.iter().filter(|(_, s)| *s <= last) {
-            let tooltip = format!("ports expected to last {s:.1} s at this rate");
-            plot.group(&arm_class(*at), &tooltip, |plot| {
-                let place = plot.x.at(*s);
-                plot.svg.line("computed d1", (place, top), (place, bottom));
-            });
-        }
-        for (at, arm, series) in lines {
-            plot.group(&arm_class(*at), &arm.name, |plot| {
-                // Of several arms the bands would hide each other.
-                if lines.len() == 1 {
-                    plot.band("band", series.points.iter().map(|p| [p[0], p[1], p[3]]));
-                }
-                plot.line("curve", series.points.iter().map(|p| (p[0], p[2])));
-            });
-        }
-        if n + 1 == panels.len() {
-            plot.x_ticks(6, false, plot::seconds);
-            plot.x_label("since the first operation");
-        }
-        svg = plot.svg;
-    }
-    svg
 }
 
 fn over_time_caption(summary: &Run, forecasts: &[(usize, f64)]) -> String {

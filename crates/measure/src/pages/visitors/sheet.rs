@@ -172,24 +172,9 @@ fn workers(visits: &SiteVisits) -> &'static str {
     }
 }
 
-fn count(title: impl Into<String>) -> Panel {
-    Panel {
-        title: title.into(),
-        log: false,
-        tick: number::trimmed,
-        words: number::three,
-        levels: Vec::new(),
-        lines: Vec::new(),
-    }
-}
-
-fn time(title: &str) -> Panel {
-    Panel { log: true, tick: number::tick, words: number::time, ..count(title) }
-}
-
 fn limit(visits: &SiteVisits) -> Level {
     let text = format!("limit: {} {}", visits.workers, workers(visits));
-    Level { value: visits.workers as f64, text, dash: "d1" }
+    Level::named(visits.workers as f64, text, "d1")
 }
 
 /// Workers that hold a connection and page times, a line per arm.
@@ -201,10 +186,9 @@ fn picture(summary: &Run) -> Option<Picture> {
     let last = drawn.iter().map(|one| one.visits.window_s).fold(0.0, f64::max);
     let line = |one: &Drawn<'_>, points| Line {
         class: arm_class(one.at),
-        dash: "",
         name: one.arm.name.clone(),
         points,
-        key: None,
+        ..Line::default()
     };
     let same = drawn.iter().all(|one| one.visits.workers == first.visits.workers);
     let held = Panel {
@@ -214,13 +198,13 @@ fn picture(summary: &Run) -> Option<Picture> {
             .iter()
             .map(|one| line(one, over_time::whole(&one.visits.busy, last)))
             .collect(),
-        ..count("workers that hold a connection")
+        ..Panel::count("workers that hold a connection")
     };
     let pages = Panel {
         lines: drawn.iter().map(|one| line(one, pages_of(one.visits, last))).collect(),
-        ..time("page time, by request time (log)")
+        ..Panel::time("page time, by request time (log)")
     };
-    let stack = Stack { panels: vec![held, pages], stall: None, last_s: last };
+    let stack = Stack { last_s: last, ..Stack::new(vec![held, pages]) };
     let label = "Workers that hold a connection, and page time, over time, per arm";
     Some(Picture {
         svg: stack.draw().labelled(label),
@@ -237,7 +221,7 @@ fn near_limit<'a>(drawn: &[Drawn<'a>]) -> Option<&'a SiteVisits> {
 }
 
 /// First and later pages together.
-fn pages_of(visits: &SiteVisits, last: f64) -> Vec<(f64, f64)> {
+fn pages_of(visits: &SiteVisits, last: f64) -> Vec<[f64; 4]> {
     let mut points: Vec<[f64; 4]> =
         visits.pages.values().flat_map(|group| group.page_us.points.clone()).collect();
     points.sort_by(|a, b| a[0].total_cmp(&b[0]));
@@ -293,44 +277,47 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         name: name.to_owned(),
         points,
         key: keyed.then(|| name.to_owned()),
+        band: false,
     };
     let mut levels: Vec<Level> = near_limit(&[one]).map(limit).into_iter().collect();
-    levels.extend(visits.held_expected.filter(|held| *held < visits.workers as f64).map(|held| {
-        Level { value: held, text: format!("expected: {}", number::three(held)), dash: "d2" }
-    }));
+    levels.extend(
+        visits
+            .held_expected
+            .filter(|held| *held < visits.workers as f64)
+            .map(|held| Level::named(held, format!("expected: {}", number::three(held)), "d2")),
+    );
     let mut panels = vec![Panel {
         levels,
         lines: vec![
             line("hold a connection", "", over_time::whole(&visits.busy, last), true),
             line("idle connections", "d1", over_time::whole(&visits.kept, last), true),
         ],
-        ..count(workers(visits))
+        ..Panel::count(workers(visits))
     }];
     if visits.queue.peak().is_some_and(|peak| peak > 0.0) {
         panels.push(Panel {
             lines: vec![line("connections", "", over_time::whole(&visits.queue, last), false)],
-            ..count("accept queue")
+            ..Panel::count("accept queue")
         });
     }
     if visits.refused.peak().is_some_and(|peak| peak > 0.0) {
         panels.push(Panel {
             lines: vec![line("packets", "", over_time::whole(&visits.refused, last), false)],
-            ..count("SYNs and ACKs that met a full accept queue (cumulative)")
+            ..Panel::count("SYNs and ACKs that met a full accept queue (cumulative)")
         });
     }
     if visits.memory_bytes.points.len() > 1 {
-        let mib = |bytes: f64| bytes / f64::from(1 << 20);
+        let mib = 1.0 / f64::from(1 << 20);
         let points = over_time::whole(&visits.memory_bytes, last);
-        let points = points.into_iter().map(|(s, bytes)| (s, mib(bytes))).collect();
-        let limit = visits.memory_limit.as_ref().map(|limit| Level {
-            value: mib(limit.bytes as f64),
-            text: format!("limit: {} MiB", number::three(mib(limit.bytes as f64))),
-            dash: "d1",
+        let points = points.into_iter().map(|point| over_time::scaled(point, mib)).collect();
+        let limit = visits.memory_limit.as_ref().map(|limit| {
+            let limit = limit.bytes as f64 * mib;
+            Level::named(limit, format!("limit: {} MiB", number::three(limit)), "d1")
         });
         panels.push(Panel {
             levels: limit.into_iter().collect(),
             lines: vec![line("memory", "", points, false)],
-            ..count("memory of the server, MiB")
+            ..Panel::count("memory of the server, MiB")
         });
     }
     let pages = [(visitors::FIRST, "", "first pages"), (visitors::NEXT, "d1", "later pages")];
@@ -338,10 +325,11 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         let group = visits.pages.get(name)?;
         Some(line(words, dash, over_time::means(&group.page_us, group.ok, last), true))
     });
-    panels.push(Panel { lines: pages.collect(), ..time("page time, by request time (log)") });
+    panels
+        .push(Panel { lines: pages.collect(), ..Panel::time("page time, by request time (log)") });
     let label =
         format!("Workers, queue, memory and page time of {}", clean::shorten(&one.arm.name, 80));
-    let stack = Stack { panels, stall: None, last_s: last };
+    let stack = Stack { last_s: last, ..Stack::new(panels) };
     Picture {
         svg: stack.draw().labelled(&label),
         caption: caption_of_one(visits),
@@ -421,7 +409,6 @@ fn pages(all: &[Drawn<'_>], names: &[String], last: f64, cells: usize) -> Vec<Pa
         .iter()
         .map(|one| {
             let points = pages_of(one.visits, last);
-            let points = points.into_iter().map(|(s, us)| [s, us, us, us]).collect();
             cut(&Series { points }, last, cells)
         })
         .collect();

@@ -244,25 +244,16 @@ fn picture(summary: &Run) -> Option<Picture> {
     let workers = drawn.iter().map(|one| one.pool.workers).max()? as f64;
     let line = |one: &Drawn<'_>, points| Line {
         class: arm_class(one.at),
-        dash: "",
         name: one.arm.name.clone(),
         points,
-        key: None,
+        ..Line::default()
     };
     let busy = Panel {
-        title: "busy workers".to_owned(),
-        log: false,
-        tick: number::trimmed,
-        words: number::three,
-        levels: vec![Level { value: workers, text: format!("{workers} workers"), dash: "d1" }],
+        levels: vec![Level::named(workers, format!("{workers} workers"), "d1")],
         lines: drawn.iter().map(|one| line(one, over_time::whole(&one.pool.busy, last))).collect(),
+        ..Panel::count("busy workers")
     };
     let latency = |group: &'static str, title: &str| Panel {
-        title: title.to_owned(),
-        log: true,
-        tick: number::tick,
-        words: number::time,
-        levels: Vec::new(),
         lines: drawn
             .iter()
             .filter_map(|one| {
@@ -270,16 +261,14 @@ fn picture(summary: &Run) -> Option<Picture> {
                 Some(line(one, over_time::means(&group.latency_us, group.attempts, last)))
             })
             .collect(),
+        ..Panel::time(title)
     };
-    let stack = Stack {
-        panels: vec![
-            busy,
-            latency(LOCAL, "latency without the backend, by due time (log)"),
-            latency(BACKEND, "latency with the backend, by due time (log)"),
-        ],
-        stall: first.pool.stalled_s,
-        last_s: last,
-    };
+    let panels = vec![
+        busy,
+        latency(LOCAL, "latency without the backend, by due time (log)"),
+        latency(BACKEND, "latency with the backend, by due time (log)"),
+    ];
+    let stack = Stack { stall: first.pool.stalled_s, last_s: last, ..Stack::new(panels) };
     let label = "Busy workers and latency over time, per arm";
     Some(Picture {
         svg: stack.draw().labelled(label),
@@ -338,39 +327,29 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         name: name.to_owned(),
         points,
         key: key.map(str::to_owned),
+        band: false,
     };
-    let mut levels = vec![Level {
-        value: pool.workers as f64,
-        text: format!("{} workers", pool.workers),
-        dash: "d1",
-    }];
-    levels.extend(pool.stuck_expected.filter(|busy| *busy < pool.workers as f64 * 0.98).map(
-        |busy| Level {
-            value: busy,
-            text: format!("expected: {}", number::three(busy)),
-            dash: "d2",
-        },
-    ));
+    let workers = pool.workers as f64;
+    let mut levels = vec![Level::named(workers, format!("{} workers", pool.workers), "d1")];
+    levels.extend(
+        pool.stuck_expected
+            .filter(|busy| *busy < workers * 0.98)
+            .map(|busy| Level::named(busy, format!("expected: {}", number::three(busy)), "d2")),
+    );
     let mut panels = vec![Panel {
-        title: "busy workers".to_owned(),
-        log: false,
-        tick: number::trimmed,
-        words: number::three,
         levels,
         lines: vec![line("busy workers", "", over_time::whole(&pool.busy, last), None)],
+        ..Panel::count("busy workers")
     }];
     if pool.backend_queue.points.len() > 1 {
         let limit = pool.backend_limit.map(|limit| f64::from(limit) + 1.0);
         panels.push(Panel {
-            title: format!("accept queue of {}", pool.backend),
-            log: false,
-            tick: number::trimmed,
-            words: number::three,
             levels: limit
-                .map(|limit| Level { value: limit, text: format!("capacity {limit}"), dash: "d1" })
+                .map(|limit| Level::named(limit, format!("capacity {limit}"), "d1"))
                 .into_iter()
                 .collect(),
             lines: vec![line("connections", "", over_time::whole(&pool.backend_queue, last), None)],
+            ..Panel::count(format!("accept queue of {}", pool.backend))
         });
     }
     let both = |series: fn(&RequestGroup) -> &Series, keyed: bool| {
@@ -384,22 +363,14 @@ fn one_arm(one: Drawn<'_>) -> Picture {
             .collect::<Vec<_>>()
     };
     panels.push(Panel {
-        title: "successes per second".to_owned(),
-        log: false,
-        tick: number::trimmed_ratio,
-        words: number::three,
-        levels: Vec::new(),
         lines: both(|group| &group.rate_per_s, false),
+        ..Panel::new("successes per second", number::trimmed_ratio, number::three)
     });
     panels.push(Panel {
-        title: "latency, by due time (log)".to_owned(),
-        log: true,
-        tick: number::tick,
-        words: number::time,
-        levels: Vec::new(),
         lines: both(|group| &group.latency_us, true),
+        ..Panel::time("latency, by due time (log)")
     });
-    let stack = Stack { panels, stall: pool.stalled_s, last_s: last };
+    let stack = Stack { stall: pool.stalled_s, last_s: last, ..Stack::new(panels) };
     let label = format!(
         "Busy workers, queue, throughput and latency of {} over time",
         clean::shorten(&one.arm.name, 80)
