@@ -66,6 +66,22 @@ fn invisible(c: char) -> bool {
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// JSON of the same meaning whose bytes steer no terminal: what would is written as `\\uXXXX`.
+#[must_use]
+pub fn json(text: &str) -> String {
+    let steers = |c: char| c == '\u{7f}' || (c > '\u{7f}' && (c.is_control() || invisible(c)));
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) {
+            let mut units = [0; 2];
+            safe.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
 /// One argument of a command line for a POSIX shell, quoted if it needs to be.
 pub fn shell_argument(text: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
@@ -83,6 +99,15 @@ mod tests {
     #[test]
     fn a_peer_cannot_move_the_cursor_or_turn_the_text_round() {
         assert_eq!(line("a\u{1b}[31mb\nc\u{202e}d\u{9b}2J\u{0}"), "a·[31mb cd·2J·");
+    }
+
+    #[test]
+    fn json_of_what_steers_a_terminal_is_plain_and_means_the_same() {
+        let text = serde_json::to_string("a\u{9b}31m\u{202e}é\u{e0041}\n").unwrap();
+        let plain = json(&text);
+        assert_eq!(plain, r#""a\u009b31m\u202eé\udb40\udc41\n""#);
+        let read: String = serde_json::from_str(&plain).unwrap();
+        assert_eq!(read, "a\u{9b}31m\u{202e}é\u{e0041}\n");
     }
 
     #[test]

@@ -77,7 +77,7 @@ const BEGINNINGS: [&str; 6] = [
     "{\"line\":\"merged\"",
     "{\"line\":\"watch-header\"",
     "{\"tune_version\":",
-    "kind,experiment,arm,against,metric,",
+    "kind,experiment,arm,against,",
     "time,at_s,interval_s,looks,kind,",
 ];
 /// What a capture has near its beginning: the program that made it.

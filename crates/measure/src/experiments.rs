@@ -28,7 +28,7 @@ experiments! {
     crate::open::accept_queue::SPEC, crate::open::accept_queue::AcceptQueue, crate::open::accept_queue::sheet::OWN;
     crate::open::connect::SPEC, crate::open::connect::Connect, crate::open::connect::sheet::OWN;
     crate::requests::http::SPEC, crate::requests::http::Http, crate::requests::http::sheet::OWN;
-    crate::idle::keepalive::SPEC, crate::idle::keepalive::Keepalive, crate::idle::keepalive::sheet::OWN;
+    crate::idle::keepalive::SPEC, crate::idle::keepalive::Keepalive, crate::idle::keepalive::pictures::OWN;
     crate::carry::messages::SPEC, crate::carry::messages::Messages, crate::carry::messages::sheet::OWN;
     crate::pages::page::SPEC, crate::pages::page::Page, crate::pages::page::sheet::OWN;
     crate::carry::stream::SPEC, crate::carry::stream::Stream, crate::carry::stream::sheet::OWN;

@@ -19,7 +19,6 @@ pub mod html;
 pub mod layout;
 pub mod markdown;
 pub mod number;
-pub mod over_time;
 pub mod own;
 mod points;
 pub mod published;

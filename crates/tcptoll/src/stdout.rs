@@ -6,6 +6,7 @@ use std::io::Write as _;
 use crate::cli::Format;
 use crate::exit::Status;
 use crate::screen::in_locale;
+use tcptoll_core::printable;
 use tcptoll_lab::standard_output;
 
 /// Prints a result: text for people, or JSON for programs.
@@ -14,7 +15,7 @@ use tcptoll_lab::standard_output;
 pub(crate) fn print(result: &str, format: Format) -> anyhow::Result<Status> {
     match format {
         Format::Text => text(result),
-        Format::Json => data(result),
+        Format::Json => data(&printable::json(result)),
     }
 }
 

@@ -292,7 +292,9 @@ pub(super) fn ladder_table(summary: &Run) -> Option<Part> {
                 let (implied, counted) = match packet {
                     "SYN" => (
                         drops.map(|drops| drops.syns_unanswered),
-                        drops.map(|drops| drops.syns_dropped + drops.syns_dropped_half_open),
+                        drops.map(|drops| {
+                            drops.syns_dropped.saturating_add(drops.syns_dropped_half_open)
+                        }),
                     ),
                     _ => (None, drops.map(|drops| drops.acks_dropped)),
                 };

@@ -6,7 +6,7 @@ use tcptoll_core::units::capital;
 use super::plot;
 use super::plot::{Frame, Plot, Scale};
 use crate::figures::Primary;
-use crate::over_time::{Axis, Line, Panel, Stack};
+use crate::html::over_time::{Axis, Line, Panel, Stack};
 use crate::run::Run;
 use crate::svg::{Anchor, Svg, arm_class};
 use crate::{clean, figures, number, own};

@@ -235,7 +235,8 @@ pub fn log_note(scale: &Scale) -> &'static str {
 
 /// A tick of an axis of seconds.
 pub fn seconds(s: f64) -> String {
-    format!("{} s", number::trimmed(s))
+    let text = format!("{s:.4}");
+    format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 // From values to places, and round values for ticks.

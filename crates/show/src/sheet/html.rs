@@ -3,6 +3,7 @@
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, Output, State, context};
 use serde::Serialize;
+use tcptoll_core::printable;
 use tcptoll_core::sheet::Sheet;
 
 use crate::clean;
@@ -85,7 +86,8 @@ fn put(
 
 /// JSON that cannot end its script element, and that JavaScript of any age reads the same.
 fn json_in_script(json: &str) -> String {
-    json.replace('<', "\\u003c")
+    printable::json(json)
+        .replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")
         .replace('\u{2028}', "\\u2028")

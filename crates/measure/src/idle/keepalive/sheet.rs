@@ -16,9 +16,6 @@ use tcptoll_core::tcp::wire::Traffic;
 use Figure::{Count, Metric, Number, Own, Words};
 use Quantile::{Max, P50, P99, P999};
 
-/// What is shown beyond the tables.
-pub(crate) use super::pictures::OWN;
-
 /// What checking idle connections cost an arm, and what it found out.
 pub(super) fn keepalive(arm: &Arm) -> Option<&Keepalive> {
     arm.own.keepalive.as_ref()
