@@ -37,6 +37,9 @@ fn walk(value: &mut Value) {
 /// One line of plain characters: controls become `·`, white space a blank, invisible ones go.
 #[must_use]
 pub fn line(text: &str) -> String {
+    if is_plain(text) {
+        return text.to_owned();
+    }
     text.chars()
         .filter(|&c| !invisible(c))
         .map(|c| match c {
@@ -50,12 +53,20 @@ pub fn line(text: &str) -> String {
 /// As [`line()`], for a text of several: line feeds and tabs stay, of CR LF the line feed.
 #[must_use]
 pub fn lines(text: &str) -> String {
+    if is_plain(text) {
+        return text.to_owned();
+    }
     let clean = |one: &str| {
         let cells: Vec<String> =
             one.strip_suffix('\r').unwrap_or(one).split('\t').map(line).collect();
         cells.join("\t")
     };
     text.split('\n').map(clean).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether every byte is a printable one of ASCII, as in most texts: a page has many thousands.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
 /// Characters that change the direction or the look of others, and show nothing themselves.

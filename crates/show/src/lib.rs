@@ -31,7 +31,7 @@ pub mod text;
 use std::path::Path;
 
 use tcptoll_core::record::Summary;
-use tcptoll_core::sheet::{Note, Sheet, Tone};
+use tcptoll_core::sheet::{Forms, Note, Sheet, Tone};
 
 pub use self::clean::ascii;
 pub use self::run::{Own, Reports};
@@ -73,11 +73,17 @@ impl Default for TextStyle {
 }
 
 impl Reports {
-    /// What there is to see of a run.
+    /// What there is to see of a run in these forms.
     ///
     /// `record` is where it is kept, which is shown and not opened; `width` the columns of a terminal.
     #[must_use]
-    pub fn sheet(&self, summary: &Summary, record: Option<&Path>, width: usize) -> Sheet {
+    pub fn sheet(
+        &self,
+        summary: &Summary,
+        record: Option<&Path>,
+        width: usize,
+        forms: Forms,
+    ) -> Sheet {
         let run = self.run(summary.clone());
         let study = run.study.as_ref().map(|study| format!(" · study {study}"));
         let doubts = findings::verdict_on_run(&run).into_iter();
@@ -99,9 +105,15 @@ impl Reports {
             ),
             ..Sheet::default()
         };
-        text::put(&mut sheet, &run, width.max(60));
-        markdown::put(&mut sheet, &run);
-        html::put(&mut sheet, &run);
+        if forms.has(Forms::TEXT) {
+            text::put(&mut sheet, &run, width.max(60));
+        }
+        if forms.has(Forms::MARKDOWN) {
+            markdown::put(&mut sheet, &run);
+        }
+        if forms.has(Forms::PAGE) {
+            html::put(&mut sheet, &run);
+        }
         sheet
     }
 
@@ -110,7 +122,7 @@ impl Reports {
     /// The text ends with a line feed and holds no control character of the summary's own.
     #[must_use]
     pub fn text(&self, summary: &Summary, record: Option<&Path>, style: TextStyle) -> String {
-        sheet::text(&self.sheet(summary, record, style.width), style)
+        sheet::text(&self.sheet(summary, record, style.width, Forms::TEXT), style)
     }
 
     /// The run as one self-contained HTML file: no network, light and dark, for screens and paper.
@@ -132,7 +144,7 @@ impl Reports {
     #[must_use]
     pub fn html_of(&self, summaries: &[&Summary]) -> String {
         let sheets: Vec<(Sheet, &Summary)> =
-            summaries.iter().map(|one| (self.sheet(one, None, 80), *one)).collect();
+            summaries.iter().map(|one| (self.sheet(one, None, 80, Forms::PAGE), *one)).collect();
         let title = match sheets.as_slice() {
             [(sheet, _)] => sheet.title.clone(),
             all => format!("{} answers · tcptoll", all.len()),
@@ -181,7 +193,7 @@ impl Reports {
     /// warnings, and how it was run.
     #[must_use]
     pub fn markdown(&self, summary: &Summary) -> String {
-        sheet::markdown(&self.sheet(summary, None, 80))
+        sheet::markdown(&self.sheet(summary, None, 80, Forms::MARKDOWN))
     }
 }
 
