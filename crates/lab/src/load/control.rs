@@ -40,6 +40,33 @@ pub(super) fn stop_requested(channel: &mut Channel) -> Result<(), LoadError> {
     }
 }
 
+/// The number under which a poller knows that blocking threads have ended.
+pub(super) const ENDED: u64 = 0;
+
+/// Looks at the channel until blocking threads have ended; the parent's word stops them.
+pub(super) fn until_ended(
+    channel: &mut Channel,
+    poller: &mut Poller,
+    done: &AtomicU64,
+    stopped: &AtomicBool,
+    stop: impl Fn(),
+) -> Result<(), LoadError> {
+    loop {
+        for event in poller.wait(Some(PROGRESS))? {
+            if event.token == ENDED {
+                return Ok(());
+            }
+            stop_requested(channel)?;
+            stop();
+        }
+        if stopped.load(Ordering::SeqCst) {
+            // A thread may have been just before a call that waits.
+            stop();
+        }
+        channel.progress(done.load(Ordering::Relaxed))?;
+    }
+}
+
 /// When progress was reported last.
 #[derive(Debug, Default)]
 pub(super) struct Progress {

@@ -18,7 +18,7 @@ use tcptoll_kernel::cpu::{CpuTime, thread_time};
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::socket::blocking::{Blocking, BlockingOptions};
 
-use super::control::{CHANNEL, PROGRESS, stop_requested};
+use super::control::{CHANNEL, ENDED, until_ended};
 use super::{LoadError, class_of, pair};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
@@ -99,25 +99,10 @@ fn watch(
     channel: &mut Channel,
     told: &std::os::unix::net::UnixStream,
 ) -> Result<(), LoadError> {
-    /// The number under which the poller knows the other thread.
-    const WORK: u64 = 0;
     let mut poller = Poller::new(2)?;
     poller.add(&*channel, CHANNEL, Interest::READ)?;
-    poller.add(told, WORK, Interest::READ)?;
-    loop {
-        for event in poller.wait(Some(PROGRESS))? {
-            if event.token == WORK {
-                return Ok(());
-            }
-            stop_requested(channel)?;
-            shared.stop();
-        }
-        if shared.is_stopped() {
-            // The other thread may have been just before a call that waits.
-            shared.stop();
-        }
-        channel.progress(shared.done.load(Ordering::Relaxed))?;
-    }
+    poller.add(told, ENDED, Interest::READ)?;
+    until_ended(channel, &mut poller, &shared.done, &shared.stopped, || shared.stop())
 }
 
 fn failed(op: &'static str) -> impl Fn(io::Error) -> LoadError {

@@ -30,7 +30,7 @@ use tcptoll_kernel::socket::{Tcp, errno};
 
 use self::watch::{Ports, Watcher};
 use self::worker::Worker;
-use super::control::{CHANNEL, PROGRESS, stop_requested};
+use super::control::{CHANNEL, ENDED, stop_requested, until_ended};
 use super::slots::Slots;
 use super::{LoadError, class_of, pair, sockets_max};
 use crate::channel::Channel;
@@ -46,9 +46,6 @@ const STACK_BYTES: usize = 256 << 10;
 /// A worker that waits for its next operation looks for a stop this often.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The number under which the poller knows the workers.
-const WORKERS: u64 = 0;
-
 /// Runs the load until all operations are done, its time is over, or the parent says stop.
 pub fn run(
     load: &ShortLoad,
@@ -63,7 +60,7 @@ pub fn run(
     // All files of its own are open before workers may take the last ones.
     let mut poller = Poller::new(2)?;
     poller.add(&*channel, CHANNEL, Interest::READ)?;
-    poller.add(&told, WORKERS, Interest::READ)?;
+    poller.add(&told, ENDED, Interest::READ)?;
     let (cpu, moments) = std::thread::scope(|scope| {
         let shared = &shared;
         let mut workers = Vec::new();
@@ -90,7 +87,8 @@ pub fn run(
             drop(ended);
             used
         });
-        let watched = look_after(shared, channel, &mut poller);
+        let watched =
+            until_ended(channel, &mut poller, &shared.done, &shared.stopped, || shared.stop());
         if watched.is_err() {
             shared.stop();
         }
@@ -133,28 +131,6 @@ fn check(load: &ShortLoad) -> Result<(), LoadError> {
         "a load of {} workers: it needs 1 to {WORKERS_MAX} of them, an end, a rate above 0 and a time limit",
         load.workers
     )))
-}
-
-/// Looks at the channel until the workers have ended.
-fn look_after(
-    shared: &Shared<'_>,
-    channel: &mut Channel,
-    poller: &mut Poller,
-) -> Result<(), LoadError> {
-    loop {
-        for event in poller.wait(Some(PROGRESS))? {
-            if event.token == WORKERS {
-                return Ok(());
-            }
-            stop_requested(channel)?;
-            shared.stop();
-        }
-        if shared.is_stopped() {
-            // A worker may have been just before a call that waits.
-            shared.stop();
-        }
-        channel.progress(shared.done.load(Ordering::Relaxed))?;
-    }
 }
 
 /// What the workers share.
