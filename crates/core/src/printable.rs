@@ -77,7 +77,7 @@ fn invisible(c: char) -> bool {
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// JSON of the same meaning whose bytes steer no terminal: what would is written as `\\uXXXX`.
+/// JSON of the same meaning whose bytes steer no terminal: that which would is escaped by its number.
 #[must_use]
 pub fn json(text: &str) -> String {
     let steers = |c: char| c == '\u{7f}' || (c > '\u{7f}' && (c.is_control() || invisible(c)));

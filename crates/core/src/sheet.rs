@@ -163,7 +163,7 @@ impl Part {
 
     /// A list.
     pub fn notes(texts: impl IntoIterator<Item = String>) -> Self {
-        Self::Notes { notes: texts.into_iter().map(|text| Note::new(text, false)).collect() }
+        Self::Notes { notes: texts.into_iter().map(Note::from).collect() }
     }
 
     /// A line of pieces.

@@ -56,9 +56,8 @@ pub fn parts(parts: &Parts, style: TextStyle) -> String {
 /// Where and when to the left, the record to the right if there is room.
 fn place(page: &mut TextPage, sheet: &Sheet) {
     let record = sheet.record.as_ref();
-    let record = record.map(|path| format!("record {}", shorten(&line(path), page.width() - 7)));
-    let phrases: Vec<String> = sheet.place.iter().map(|phrase| line(phrase)).collect();
-    let mut lines = wrap_phrases(&phrases, page.width());
+    let record = record.map(|path| format!("record {}", shorten(path, page.width() - 7)));
+    let mut lines = wrap_phrases(&sheet.place, page.width());
     if let Some(record) = record {
         let room = page.width().saturating_sub(columns(&record));
         match lines.last_mut().filter(|last| columns(last) + 4 <= room) {
@@ -153,8 +152,13 @@ fn put_table(page: &mut TextPage, table: &Table) {
         laid.push(LaidColumn::new("", Align::Left, arrows.collect()).gap(0));
     }
     for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| shown(column.room)) {
-        let before = lay_out(laid.clone()).width() + column.gap;
-        let room = page.width().saturating_sub(before).clamp(BAR_MIN, BAR_MAX);
+        // A bar has the room that the columns before it leave.
+        let room = if rows.iter().any(|row| row[at].bar) {
+            let before = lay_out(laid.clone()).width() + column.gap;
+            page.width().saturating_sub(before).clamp(BAR_MIN, BAR_MAX)
+        } else {
+            BAR_MAX
+        };
         laid.push(LaidColumn {
             head: column.head.clone(),
             group: column.group.clone(),
@@ -178,7 +182,7 @@ fn cell(cell: &Cell, room: usize) -> String {
             .repeat(1 + (share.clamp(0.0, 100.0) / 100.0 * (room - 1) as f64).round() as usize);
     }
     let small = if cell.small.is_empty() { String::new() } else { format!(" {}", cell.small) };
-    shorten(&line(&format!("{}{small}", cell.text)), CELL_MAX)
+    shorten(&format!("{}{small}", cell.text), CELL_MAX)
 }
 
 fn finding(page: &mut TextPage, one: &Finding) {
@@ -211,7 +215,7 @@ fn evidence(page: &mut TextPage, rows: &[[String; 2]]) {
     let width = widest.min(NAMES_MAX);
     for (at, [name, value]) in rows.iter().enumerate() {
         let label = if at == 0 { "  evidence" } else { "" };
-        let name = shorten(&line(name), width);
+        let name = shorten(name, width);
         let blanks = " ".repeat(width + 2 - columns(&name));
         let label = format!("{label:LABEL$}{name}{blanks}");
         page.labelled(&label, LABEL + width + 2, &line(value), Tone::Plain);
