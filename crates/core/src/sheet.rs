@@ -139,8 +139,8 @@ pub enum Part {
     List { label: String, notes: Vec<Note>, tone: Tone },
     /// Lines to copy in one piece.
     Code { text: String },
-    /// Rows under headings, laid out for a terminal.
-    Lines { heads: Vec<String>, rows: Vec<String>, tone: Tone },
+    /// What to do next: what to type, and why.
+    Next { steps: Vec<[String; 2]> },
     /// What is shown when it is asked for; the class of the colour of the arm that it is about.
     Folded { title: String, small: String, class: String, parts: Vec<Part> },
 }
@@ -264,16 +264,20 @@ pub enum Align {
     Point,
 }
 
-/// Where there is room for a column.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// Where a column is shown, from everywhere to nowhere but in files. A tidy table for programs has every column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Serialize)]
 pub enum Room {
     /// Everywhere.
     #[default]
     Always,
-    /// On a terminal of 110 columns or more, a page, Markdown.
+    /// Where at least one row has something in it.
+    Present,
+    /// As [`Room::Present`]; the first to go where a terminal is narrow.
     Wide,
-    /// On a page and in Markdown.
+    /// On pages and in Markdown.
     Page,
+    /// In a tidy table alone.
+    File,
 }
 
 /// A column.
@@ -283,18 +287,38 @@ pub struct Column {
     pub head: String,
     /// Heading over this and the following columns with the same.
     pub group: String,
+    /// Its heading where it stands for both; empty: both, one after the other.
+    pub whole: String,
     /// Its side.
     pub align: Align,
     /// Where it is shown.
     pub room: Room,
     /// Blanks to the left on a terminal.
     pub gap: usize,
+    /// Columns of one part stay together where a terminal is too narrow for all.
+    pub part: usize,
+    /// Neighbours with the same, which is not empty, have their cells' unit once on a terminal, after the last of them.
+    pub shares_unit: String,
+    /// Whether its cells are names, which a narrow terminal shortens.
+    pub names: bool,
+    /// Whether it is drawn with letters: a page has a picture in its place.
+    pub letters: bool,
 }
 
 impl Column {
     /// A column two blanks from its neighbour.
     pub fn new(head: impl Into<String>, align: Align) -> Self {
         Self { head: head.into(), align, gap: 2, ..Self::default() }
+    }
+
+    /// A column of names.
+    pub fn names(head: impl Into<String>) -> Self {
+        Self { names: true, ..Self::new(head, Align::Left) }
+    }
+
+    /// A column drawn with letters, where a terminal has room.
+    pub fn letters(head: impl Into<String>) -> Self {
+        Self { letters: true, room: Room::Wide, ..Self::new(head, Align::Left) }
     }
 
     /// The same, where there is room.
@@ -314,6 +338,16 @@ impl Column {
     pub fn gap(self, gap: usize) -> Self {
         Self { gap, ..self }
     }
+
+    /// Its whole heading.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        match (self.whole.is_empty(), self.group.is_empty()) {
+            (false, _) => self.whole.clone(),
+            (true, true) => self.head.clone(),
+            (true, false) => format!("{} {}", self.group, self.head).trim().to_owned(),
+        }
+    }
 }
 
 /// What stands in a row of a column.
@@ -321,6 +355,10 @@ impl Column {
 pub struct Cell {
     /// As it is read.
     pub text: String,
+    /// Its unit, where it stands apart.
+    pub unit: String,
+    /// Its interval, for pages and Markdown.
+    pub interval: String,
     /// A word beside it.
     pub small: String,
     /// What a page sorts by, and a bar of it in percent.
@@ -334,6 +372,24 @@ pub struct Cell {
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
         Self { text: text.into(), ..Self::default() }
+    }
+}
+
+impl Cell {
+    /// What stands in a cell without a figure.
+    pub const ABSENT: &'static str = "—";
+
+    /// Whether there is nothing in it to read.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.text == Self::ABSENT
+    }
+
+    /// With its interval and unit.
+    #[must_use]
+    pub fn whole(&self) -> String {
+        let parts = [&self.text, &self.interval, &self.unit].map(String::as_str);
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -42,7 +42,8 @@ pub fn shorten_all(names: &[&str], width: usize) -> Vec<String> {
         .iter()
         .enumerate()
         .map(|(at, name)| {
-            if short.iter().filter(|other| *other == name).count() < 2 {
+            let others = short.iter().zip(names).filter(|(other, _)| *other == name);
+            if others.filter(|(_, whole)| **whole != names[at]).count() == 0 {
                 return name.clone();
             }
             let mark = format!("#{} ", at + 1);

@@ -3,20 +3,22 @@
 
 use std::collections::BTreeSet;
 
-use tcptoll_core::experiment::column::{Figure, Form, Quantile, Show};
+use tcptoll_core::experiment::column::{Figure, Quantile};
 use tcptoll_core::experiment::figures::{LATENESS, RTT};
-use tcptoll_core::experiment::spec::{Better, Noun, Spec, Specs};
+use tcptoll_core::experiment::spec::{Better, Noun, Specs};
 use tcptoll_core::experiment::{column, columns as common};
 use tcptoll_core::record::{Arm, Metric};
+use tcptoll_core::sheet::{Align, Cell, Column, Part, Room, Table};
 
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT, Estimate, TimeUnit};
 use crate::run::{Own, Run};
+use crate::svg::arm_class;
 
 /// A table as a run shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct RunTable {
-    /// Names it among the tables of its form.
+    /// Names it among the tables of the run.
     pub id: &'static str,
     /// Heading above it; may be empty.
     pub title: &'static str,
@@ -26,11 +28,6 @@ pub(crate) struct RunTable {
 }
 
 impl RunTable {
-    /// Arms with a row in it, each with its place.
-    pub(crate) fn arms<'a>(&self, summary: &'a Run) -> Vec<(usize, &'a Arm)> {
-        summary.arms.iter().enumerate().filter(|(_, arm)| (self.has)(arm)).collect()
-    }
-
     /// Whether an arm has a row in it.
     pub(crate) fn has_row(&self, arm: &Arm) -> bool {
         (self.has)(arm)
@@ -42,32 +39,48 @@ impl RunTable {
         let kept = |part: Vec<RunColumn>| part.into_iter().filter(keep).collect();
         Self { parts: self.parts.into_iter().map(kept).collect(), ..self }
     }
+
+    /// A row per arm, without columns that nobody has a figure of. None: nothing is left.
+    pub(crate) fn filled(&self, run: &Run) -> Option<Table> {
+        let arms = run.arms.iter().enumerate().filter(|(_, arm)| (self.has)(arm));
+        let (places, arms): (Vec<usize>, Vec<&Arm>) = arms.unzip();
+        let (head, names) = names(&arms);
+        let mut columns = vec![Column::names(head)];
+        let name = |(name, at)| Cell { text: name, class: arm_class(at), ..Cell::default() };
+        let mut rows: Vec<Vec<Cell>> =
+            names.into_iter().zip(places).map(|one| vec![name(one)]).collect();
+        for (part, of_part) in self.parts.iter().enumerate() {
+            for column in of_part {
+                let cells: Vec<Cell> = arms.iter().map(|arm| column.cell(arm, run.own)).collect();
+                if column.room == Room::File
+                    || (column.room != Room::Always && cells.iter().all(Cell::is_absent))
+                {
+                    continue;
+                }
+                columns.push(Column { part, ..column.shown() });
+                rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
+            }
+        }
+        let table = Table { sortable: true, ..Table::new(columns, rows) };
+        (table.columns.len() > 1 && !table.rows.is_empty()).then_some(table)
+    }
 }
 
 /// A column as a run shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct RunColumn {
-    /// Heading over neighbours, on a terminal; may be empty.
-    pub group: String,
-    /// Heading below that.
-    pub head: String,
-    /// Heading where the neighbours have no room; may be empty.
-    pub alone: &'static str,
-    /// The whole heading.
-    pub whole: String,
+    group: String,
+    head: String,
+    whole: String,
     /// Name in a tidy table.
     pub key: String,
     /// Unit in a tidy table.
     pub unit: &'static str,
-    /// When a terminal shows it.
-    pub show: Show,
-    /// Whether its heading stands over the unit too.
-    pub(crate) over_unit: bool,
-    /// Whether its cells are flush right.
-    pub right: bool,
+    room: Room,
+    right: bool,
     sort: Option<fn(&Arm) -> Option<f64>>,
     /// The unit of all its cells, if they are times.
-    pub(crate) time_unit: Option<TimeUnit>,
+    time_unit: Option<TimeUnit>,
     source: Source,
 }
 
@@ -89,17 +102,6 @@ fn of_greatest(value: fn(&Arm) -> Option<f64>, greatest: f64, arm: &Arm) -> Opti
     value(arm).map(|value| value / greatest).filter(|share| greatest > 0.0 && share.is_finite())
 }
 
-/// How a column's cells stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Words.
-    Words,
-    /// Whole numbers, and figures with their units.
-    Right,
-    /// Figures: decimal points stand in one line.
-    Number,
-}
-
 impl RunColumn {
     fn described(column: &column::Column, summary: &Run, primary: &Primary) -> Self {
         let (group, source) = match column.figure {
@@ -119,12 +121,10 @@ impl RunColumn {
         Self {
             group: group.to_owned(),
             head: column.head.to_owned(),
-            alone: column.alone,
             whole: column.whole.to_owned(),
             key: column.key.to_owned(),
             unit: column.unit,
-            show: column.show,
-            over_unit: column.over_unit,
+            room: column.room,
             right: column.right,
             sort: column.sort,
             time_unit: None,
@@ -135,30 +135,35 @@ impl RunColumn {
     /// A column for a metric that no table describes.
     fn recorded(name: &str, specs: Specs) -> Self {
         let words = specs.words_of_metric(name);
-        Self { key: name.to_owned(), ..Self::plain("", &words, &words, Source::Recorded) }
+        Self { key: name.to_owned(), ..Self::plain("", &words, Source::Recorded) }
     }
 
     /// A column for a figure of a distribution that no table describes.
     fn quantile(name: &str, quantile: Quantile, specs: Specs) -> Self {
         let group = specs.words_of_histogram(name);
-        let whole = format!("{group} {}", quantile.name());
-        Self::plain(&group, quantile.name(), &whole, Source::Quantile(name.to_owned(), quantile))
+        Self::plain(&group, quantile.name(), Source::Quantile(name.to_owned(), quantile))
     }
 
-    fn plain(group: &str, head: &str, whole: &str, source: Source) -> Self {
+    fn plain(group: &str, head: &str, source: Source) -> Self {
         Self {
             group: group.to_owned(),
             head: head.to_owned(),
-            alone: "",
-            whole: whole.to_owned(),
+            whole: String::new(),
             key: String::new(),
             unit: "",
-            show: Show::Present,
-            over_unit: true,
+            room: Room::Present,
             right: false,
             sort: None,
             time_unit: None,
             source,
+        }
+    }
+
+    fn shown(&self) -> Column {
+        Column {
+            whole: self.whole.clone(),
+            shares_unit: self.distribution().unwrap_or_default().to_owned(),
+            ..Column::new(self.head.clone(), self.align()).under(&self.group).room(self.room)
         }
     }
 
@@ -167,64 +172,59 @@ impl RunColumn {
     }
 
     /// As the reader sees it; [`ABSENT`] where there is no figure.
-    pub(crate) fn text(&self, arm: &Arm, own: &Own, form: Form) -> String {
-        let text = match &self.source {
+    pub(crate) fn cell(&self, arm: &Arm, own: &Own) -> Cell {
+        let cell = match &self.source {
             Source::Quantile(key, quantile) => {
-                let figure = arm.histograms.get(key).and_then(|h| quantile.value(h));
-                figure.map(|us| format!("{}{}", self.sign(arm), self.time(us)))
+                let figure = arm.histograms.get(key).and_then(|h| Some((h, quantile.value(h)?)));
+                figure.map(|(h, us)| self.time(us, None, h.sign(us)))
             }
-            Source::Recorded => self.metric(arm).map(|m| match form {
-                Form::Page => Estimate::within(m.value, m.ci95, &m.unit, self.time_unit).text(),
-                _ if number::is_time(&m.unit) => self.time(m.value),
-                _ => number::metric(m.value, &m.unit),
-            }),
+            Source::Recorded => self.metric(arm).map(|m| self.estimate(m, &m.unit)),
             Source::OfGreatest(figure, greatest) => {
-                of_greatest(*figure, *greatest, arm).map(number::percent)
+                of_greatest(*figure, *greatest, arm).map(|share| number::percent(share).into())
             }
-            Source::Described(figure) => self.described_text(*figure, arm, own, form),
+            Source::Described(figure) => self.described_cell(*figure, arm, own),
         };
-        text.unwrap_or_else(|| ABSENT.to_owned())
+        Cell { value: self.value(arm), ..cell.unwrap_or_else(|| ABSENT.into()) }
     }
 
-    fn described_text(&self, figure: Figure, arm: &Arm, own: &Own, form: Form) -> Option<String> {
+    fn described_cell(&self, figure: Figure, arm: &Arm, own: &Own) -> Option<Cell> {
+        let ends = || self.metric(arm).and_then(|metric| metric.ci95);
         match figure {
-            Figure::Metric => self.metric(arm).map(|m| number::figure(m.value)),
-            Figure::Estimate(unit) => self.metric(arm).map(|m| match form {
-                Form::Page => self.interval(m, unit),
-                _ => self.figure(m.value, unit),
-            }),
+            Figure::Metric => {
+                let metric = self.metric(arm)?;
+                Some(with_interval(metric.value, ends(), number::figure))
+            }
+            Figure::Estimate(unit) => self.metric(arm).map(|metric| self.estimate(metric, unit)),
             Figure::Rate => match self.metric(arm)? {
-                m if form == Form::Page && m.ci95.is_some() => Some(self.interval(m, "")),
-                _ => figures::rate(arm, &self.key),
+                metric if metric.ci95.is_some() => Some(self.estimate(metric, "")),
+                _ => figures::rate(arm, &self.key).map(Cell::from),
             },
             // None is left here: each is a `Source` of its own.
             Figure::Quantile(..) | Figure::Answer(_) | Figure::OfGreatest(_) => None,
-            Figure::Number(figure, factor) => {
-                figure(arm).map(|value| number::figure(value * factor))
+            Figure::Number(figure, factor) => figure(arm)
+                .map(|value| with_interval(value, ends(), |value| number::figure(value * factor))),
+            Figure::Time(figure) => figure(arm).map(|us| self.time(us, ends(), "")),
+            Figure::Share(figure) => {
+                figure(arm).map(|share| with_interval(share, ends(), number::percent))
             }
-            Figure::Time(figure) => figure(arm).map(|us| self.time(us)),
-            Figure::Share(figure) => figure(arm).map(number::percent),
-            Figure::Count(figure) => figure(arm).map(number::count),
-            Figure::Words(figure) => figure(arm),
-            Figure::Own => (own.words)(&self.key, arm),
+            Figure::Count(figure) => figure(arm).map(|n| number::count(n).into()),
+            Figure::Words(figure) => figure(arm).map(Cell::from),
+            Figure::Own => (own.words)(&self.key, arm).map(Cell::from),
         }
     }
 
     /// A time in the unit of the column.
-    fn time(&self, us: f64) -> String {
-        self.time_unit.map_or_else(|| number::time(us), |unit| unit.text(us))
+    fn time(&self, us: f64, ends: Option<[f64; 2]>, sign: &str) -> Cell {
+        let unit = self.time_unit.unwrap_or_else(|| TimeUnit::of_column([us]));
+        let cell = with_interval(us, ends, |us| unit.figure(us));
+        Cell { text: format!("{sign}{}", cell.text), unit: unit.symbol().to_owned(), ..cell }
     }
 
-    fn figure(&self, value: f64, unit: &str) -> String {
-        if number::is_time(unit) { self.time(value) } else { number::metric(value, unit) }
-    }
-
-    fn interval(&self, m: &Metric, unit: &str) -> String {
-        let value = self.figure(m.value, unit);
-        match m.ci95.map(|ends| ends.map(|end| self.figure(end, unit))) {
-            Some([low, high]) => format!("{value} [{low}, {high}]"),
-            None => value,
-        }
+    /// A metric with as many digits as its interval gives a meaning to.
+    fn estimate(&self, m: &Metric, unit: &str) -> Cell {
+        let one = Estimate::within(m.value, m.ci95, unit, self.time_unit);
+        let interval = one.ci95.unwrap_or_default();
+        Cell { text: one.value, interval, unit: one.symbol, ..Cell::default() }
     }
 
     /// The time in its cell, µs; `None`: it has none, or no time.
@@ -240,13 +240,6 @@ impl RunColumn {
             Source::Described(Figure::Time(figure)) => figure(arm),
             Source::Described(_) | Source::OfGreatest(..) => None,
         }
-    }
-
-    /// `"≥ "` before the figure of a distribution that is a lower bound.
-    pub(crate) fn sign(&self, arm: &Arm) -> &'static str {
-        let Source::Quantile(key, quantile) = &self.source else { return "" };
-        let figure = arm.histograms.get(key).and_then(|h| Some((h, quantile.value(h)?)));
-        figure.map_or("", |(h, us)| h.sign(us))
     }
 
     /// In the record's unit; `None` where absent. Of words it is what they are sorted by.
@@ -275,25 +268,82 @@ impl RunColumn {
         }
     }
 
-    /// How its cells stand.
-    pub(crate) fn kind(&self) -> Kind {
+    /// Whether its cells are words.
+    pub(crate) fn is_words(&self) -> bool {
+        matches!(self.source, Source::Described(Figure::Words(_) | Figure::Own))
+    }
+
+    fn align(&self) -> Align {
         match &self.source {
-            _ if self.right => Kind::Right,
-            Source::Described(Figure::Words(_) | Figure::Own) => Kind::Words,
+            _ if self.right => Align::Right,
+            _ if self.is_words() => Align::Left,
+            // Figures of several units have no common point.
+            Source::Described(Figure::Estimate(unit))
+                if !unit.is_empty() && !number::is_time(unit) =>
+            {
+                Align::Right
+            }
             Source::Recorded
             | Source::OfGreatest(..)
-            | Source::Described(Figure::Count(_) | Figure::Share(_)) => Kind::Right,
-            Source::Quantile(..) | Source::Described(_) => Kind::Number,
+            | Source::Described(Figure::Count(_) | Figure::Share(_)) => Align::Right,
+            Source::Quantile(..) | Source::Described(_) => Align::Point,
         }
     }
 
     /// The distribution that it shows a figure of, whose unit may differ by row.
-    pub(crate) fn distribution(&self) -> Option<&str> {
+    fn distribution(&self) -> Option<&str> {
         match &self.source {
             Source::Quantile(key, _) => Some(key),
             Source::Recorded | Source::OfGreatest(..) | Source::Described(_) => None,
         }
     }
+}
+
+fn with_interval(value: f64, ends: Option<[f64; 2]>, text: impl Fn(f64) -> String) -> Cell {
+    let interval = ends.map(|[low, high]| format!("[{}, {}]", text(low), text(high)));
+    Cell { text: text(value), interval: interval.unwrap_or_default(), ..Cell::default() }
+}
+
+// What are the rows of a table called? By their arms' names; factors that all of them have stand once, in the heading:
+// `link` over `metro` and `transatlantic`.
+
+/// Heading of names.
+const ARM: &str = "arm";
+
+/// Heading and names of arms, without the factors that all of them have at the same place.
+pub(crate) fn names(arms: &[&Arm]) -> (String, Vec<String>) {
+    by_factor(arms)
+        .unwrap_or_else(|| (ARM.to_owned(), arms.iter().map(|arm| arm.name.clone()).collect()))
+}
+
+/// None: there is no such factor.
+fn by_factor(arms: &[&Arm]) -> Option<(String, Vec<String>)> {
+    let parts: Vec<Vec<&str>> = arms.iter().map(|arm| arm.name.split(", ").collect()).collect();
+    let [first, rest @ ..] = parts.as_slice() else { return None };
+    if rest.is_empty() || rest.iter().any(|one| one.len() != first.len()) {
+        return None;
+    }
+    let factors: Vec<Option<&str>> = (0..first.len())
+        .map(|at| {
+            let (factor, _) = first[at].split_once(' ')?;
+            let is_of = |(arm, parts): (&&Arm, &Vec<&str>)| {
+                let level = parts[at].strip_prefix(factor).and_then(|rest| rest.strip_prefix(' '));
+                level.is_some() && arm.factors.contains_key(factor)
+            };
+            arms.iter().zip(&parts).all(is_of).then_some(factor)
+        })
+        .collect();
+    factors.iter().any(Option::is_some).then_some(())?;
+    let mut heads: Vec<&str> = factors.iter().map(|factor| factor.unwrap_or(ARM)).collect();
+    heads.dedup();
+    let cell = |parts: &Vec<&str>| -> String {
+        let levels = parts.iter().zip(&factors).map(|(&part, factor)| match factor {
+            Some(factor) => &part[factor.len() + 1..],
+            None => part,
+        });
+        levels.collect::<Vec<_>>().join(", ")
+    };
+    Some((heads.join(", "), parts.iter().map(cell).collect()))
 }
 
 /// Gives each column of times its unit; neighbours of one distribution have the same.
@@ -313,18 +363,29 @@ fn settle_units(parts: &mut [Vec<RunColumn>], arms: &[&Arm]) {
     }
 }
 
-/// The tables of a run in one form, in their order.
-pub(crate) fn tables(summary: &Run, form: Form) -> Vec<RunTable> {
+/// The tables of a run, in their order.
+pub(crate) fn tables(summary: &Run) -> Vec<RunTable> {
     let primary = figures::primary(summary);
     match summary.spec().filter(|spec| !spec.tables.is_empty()) {
-        Some(spec) => described(spec, summary, &primary, form),
-        None => vec![of_figures(summary, &primary, form)],
+        Some(spec) => spec.tables.iter().map(|table| resolved(table, summary, &primary)).collect(),
+        None => vec![of_figures(summary, &primary)],
     }
 }
 
-/// The table of this id, if the run has it.
-pub(crate) fn table(summary: &Run, form: Form, id: &str) -> Option<RunTable> {
-    tables(summary, form).into_iter().find(|table| table.id == id)
+/// The experiment's table of this id under a heading, which may be empty, without the metric that stands with the
+/// rounds; nothing, if it is empty.
+#[must_use]
+pub fn table(run: &Run, title: &str, id: &str) -> Vec<Part> {
+    let table = tables(run).into_iter().find(|table| table.id == id);
+    let table = table.and_then(|table| table.without(in_rounds(run)).filled(run));
+    let title = (!title.is_empty()).then(|| [Part::Blank, Part::title(title)]);
+    let title = title.into_iter().flatten();
+    table.map_or_else(Vec::new, |table| title.chain([Part::Table(table)]).collect())
+}
+
+/// The metric that stands with its interval in the table of rounds.
+pub(crate) fn in_rounds(run: &Run) -> Option<&str> {
+    run.rounds.as_ref().and_then(|_| column::metric_of(run))
 }
 
 /// What any arm may have counted besides its metrics.
@@ -337,7 +398,11 @@ fn resolved(table: &column::Table, summary: &Run, primary: &Primary) -> RunTable
     let part = |part: &&[column::Column]| {
         part.iter()
             .filter(shown)
-            .map(|column| RunColumn::described(column, summary, primary))
+            .map(|column| {
+                let column = RunColumn::described(column, summary, primary);
+                let room = if table.room == Room::Always { column.room } else { table.room };
+                RunColumn { room, ..column }
+            })
             .collect()
     };
     let mut parts: Vec<Vec<RunColumn>> = table.parts.iter().map(part).collect();
@@ -346,37 +411,24 @@ fn resolved(table: &column::Table, summary: &Run, primary: &Primary) -> RunTable
     RunTable { id: table.id, title: table.title, parts, has: table.has }
 }
 
-fn described(spec: &Spec, summary: &Run, primary: &Primary, form: Form) -> Vec<RunTable> {
-    let of_form = spec.tables.iter().filter(|table| table.forms.contains(&form));
-    of_form.map(|table| resolved(table, summary, primary)).collect()
-}
-
 /// The quantiles of the answer that a table has room for.
 const ANSWER: [Quantile; 4] = [Quantile::P50, Quantile::P99, Quantile::P999, Quantile::Max];
 
 /// One table of every figure: of metrics and distributions, CPU, and how many succeeded.
-fn of_figures(summary: &Run, primary: &Primary, form: Form) -> RunTable {
-    let answer = || {
-        ANSWER.map(|quantile| RunColumn::quantile(&primary.key, quantile, summary.specs)).to_vec()
-    };
+fn of_figures(summary: &Run, primary: &Primary) -> RunTable {
+    let answer =
+        ANSWER.map(|quantile| RunColumn::quantile(&primary.key, quantile, summary.specs)).to_vec();
     let metrics = metrics(summary);
     let mut parts: Vec<Vec<RunColumn>> =
         metrics.iter().map(|name| vec![RunColumn::recorded(name, summary.specs)]).collect();
-    // Markdown has the answer and how many succeeded in the table of arms.
-    if form != Form::Markdown {
-        parts.insert(parts.len().min(1), answer());
-    }
+    parts.insert(parts.len().min(1), answer);
     let others = distributions(summary).into_iter().filter(|name| *name != primary.key);
     parts.extend(others.map(|name| vec![RunColumn::quantile(name, Quantile::P50, summary.specs)]));
     parts.push(cpu(noun(summary), &metrics));
-    let described = |column: &column::Column| vec![RunColumn::described(column, summary, primary)];
-    if form != Form::Markdown {
-        parts.push(described(&common::OK));
-    }
+    let described = |column: &column::Column| RunColumn::described(column, summary, primary);
     let failed = common::ERRORS.when.is_none_or(|when| when(summary));
-    if form == Form::Page && failed {
-        parts.push(described(&common::ERRORS));
-    }
+    let errors = failed.then(|| described(&common::ERRORS));
+    parts.push([described(&common::OK)].into_iter().chain(errors).collect());
     settle_units(&mut parts, &summary.arms.iter().collect::<Vec<_>>());
     RunTable { id: "figures", title: "", parts, has: common::every }
 }
@@ -391,8 +443,7 @@ pub(crate) fn noun(summary: &Run) -> Noun {
 fn cpu(noun: Noun, metrics: &[&str]) -> Vec<RunColumn> {
     let group = format!("CPU µs/{}", noun.short);
     let described = |column: column::Column| {
-        let whole = format!("{} {group}", column.head);
-        let plain = RunColumn::plain(&group, column.head, &whole, Source::Described(column.figure));
+        let plain = RunColumn::plain(&group, column.head, Source::Described(column.figure));
         RunColumn { key: column.key.to_owned(), unit: column.unit, ..plain }
     };
     let both = [common::client_cpu_column("", ""), common::server_cpu_column("", "")];
@@ -433,6 +484,7 @@ mod tests {
     use tcptoll_core::experiment::figures::{
         CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, RATE_RESOLUTION, SERVER_CPU,
     };
+    use tcptoll_core::experiment::spec::Spec;
     use tcptoll_core::record::Summary;
 
     use super::*;
@@ -445,7 +497,7 @@ mod tests {
         let elapsed = |arm: &Arm| Some(arm.elapsed_s).filter(|s| *s > 0.0);
         let column = column::Column::whole("share", ("", ""), Figure::OfGreatest(elapsed));
         let column = RunColumn::described(&column, &summary, &figures::primary(&summary));
-        let text = |at: usize| column.text(&summary.arms[at], &crate::run::NONE, Form::Text);
+        let text = |at: usize| column.cell(&summary.arms[at], &crate::run::NONE).text;
         assert_eq!([text(0), text(1), text(2)], ["25.0 %", "100 %", ABSENT]);
         assert_eq!(column.value(&summary.arms[0]), Some(0.25));
     }
@@ -464,7 +516,7 @@ mod tests {
         let arms = vec![Arm::default()];
         let experiment = SAMPLE.name.to_owned();
         let summary = reports.run(Summary { experiment, arms, ..Summary::default() });
-        let table = of_figures(&summary, &figures::primary(&summary), Form::Text);
+        let table = of_figures(&summary, &figures::primary(&summary));
         let heads: Vec<String> = table
             .parts
             .iter()

@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 
 use csv::WriterBuilder;
 use serde_json::Value;
-use tcptoll_core::experiment::column::Form;
 use tcptoll_core::record::{Arm, Comparison, Round};
 
-use crate::columns::{self, Kind, RunColumn, RunTable};
+use crate::columns::{self, RunColumn, RunTable};
 use crate::run::{Own, Run};
 use crate::{clean, figures, number, rounds};
 
@@ -84,7 +83,7 @@ impl<'a> CsvRow<'a> {
 
 /// The table of a run.
 pub fn render(summary: &Run) -> String {
-    let tables = columns::tables(summary, Form::Csv);
+    let tables = columns::tables(summary);
     let tables: Vec<RunTable> = std::iter::once(columns::counted(summary)).chain(tables).collect();
     let per = summary.comparisons.iter().flat_map(|c| c.per.keys());
     let factors: BTreeSet<&str> = summary
@@ -198,8 +197,8 @@ fn of_tables<'a>(arm: &'a Arm, tables: &[RunTable], own: &Own) -> Vec<CsvRow<'a>
     });
     let row = |column: &RunColumn| {
         let row = CsvRow::of_arm("arm", arm).text("metric", &column.key).text("unit", column.unit);
-        if column.kind() == Kind::Words {
-            let words = column.text(arm, own, Form::Csv);
+        if column.is_words() {
+            let words = column.cell(arm, own).text;
             return (words != number::ABSENT).then(|| row.text("note", &words));
         }
         let value = column.value(arm)?;

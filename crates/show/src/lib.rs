@@ -3,30 +3,31 @@
 //!
 //! Nothing here measures, reads a file or knows the time, so the same summary always gives the same
 //! bytes. Every string of a summary may come from a peer: what writes a form cleans it (`sheet`, `svg`, `csv`).
-//! Read `columns` for what is said of an arm, `text` and `html` for how.
+//! Read `report` for what is shown in which order, `columns` for what is said of an arm, `sheet` for how.
 //!
 //! It names no experiment: `run::Reports`, which the caller hands in, has their descriptions and, behind the optional
 //! functions of `run::Own`, what each shows of its own. An experiment needs neither tables nor `Own`: it is shown by its
 //! metrics and distributions.
 
+pub mod between;
 pub mod clean;
 mod columns;
+mod comparisons;
+mod counters;
 pub mod csv;
 pub mod effect;
 pub mod figures;
 pub mod findings;
 pub mod html;
-pub mod layout;
-pub mod markdown;
 pub mod number;
 pub mod own;
 mod points;
 pub mod published;
+mod report;
 pub mod rounds;
 pub mod run;
 pub mod sheet;
 pub mod svg;
-pub mod text;
 
 use std::path::Path;
 
@@ -34,6 +35,8 @@ use tcptoll_core::record::Summary;
 use tcptoll_core::sheet::{Forms, Note, Sheet, Tone};
 
 pub use self::clean::ascii;
+pub use self::columns::table;
+pub use self::report::computed;
 pub use self::run::{Own, Reports};
 
 /// `text` without what steers a terminal, as it may come from a file, a peer or a command line.
@@ -105,15 +108,7 @@ impl Reports {
             ),
             ..Sheet::default()
         };
-        if forms.has(Forms::TEXT) {
-            text::put(&mut sheet, &run, width.max(60));
-        }
-        if forms.has(Forms::MARKDOWN) {
-            markdown::put(&mut sheet, &run);
-        }
-        if forms.has(Forms::PAGE) {
-            html::put(&mut sheet, &run);
-        }
+        report::put(&mut sheet, &run, width.max(60), forms);
         sheet
     }
 

@@ -2,6 +2,7 @@
 //! can draw, the points themselves, and what is to be said about them.
 
 use tcptoll_core::record::{Comparison, OverPoints, Passport, Point, PointRatio};
+use tcptoll_core::sheet::{Align, Column, Table};
 
 use crate::number::{self, ABSENT};
 use crate::run::Run;
@@ -135,21 +136,21 @@ pub(crate) fn notes(c: &Comparison) -> Vec<String> {
     notes
 }
 
-/// Heads and rows of the points: name, figures of the arms in the primary metric, rounds, state, machine.
-pub(crate) fn table(summary: &Run) -> Option<(Vec<String>, Vec<Vec<String>>)> {
+/// The points: name, figures of the arms in the primary metric, rounds, state, machine.
+pub(crate) fn table(summary: &Run) -> Option<Table> {
     let points = summary.points.as_ref()?;
     let metric = rounds::metric(summary);
     let arms: Vec<&str> = summary.arms.iter().map(|arm| arm.name.as_str()).collect();
-    let mut heads = vec!["point".to_owned()];
+    let mut columns = vec![Column::names("point")];
     if let Some(metric) = metric {
         let unit = rounds::unit(summary, metric);
+        let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
         let words = summary.specs.words_of_metric(metric);
-        heads.extend(arms.iter().map(|arm| {
-            let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
-            format!("{arm}: {words}{unit}")
-        }));
+        let head = |arm: &&str| Column::new(format!("{arm}: {words}{unit}"), Align::Right);
+        columns.extend(arms.iter().map(head));
     }
-    heads.extend(["rounds", "excluded", "state", "machine", "began"].map(str::to_owned));
+    columns.extend(["rounds", "excluded"].map(|head| Column::new(head, Align::Right)));
+    columns.extend(["state", "machine", "began"].map(|head| Column::new(head, Align::Left)));
     let row = |point: &Point| {
         let mut cells = vec![point.name.clone()];
         if let Some(metric) = metric {
@@ -170,13 +171,13 @@ pub(crate) fn table(summary: &Run) -> Option<(Vec<String>, Vec<Vec<String>>)> {
     };
     let mut rows: Vec<Vec<String>> = points.points.iter().map(row).collect();
     for missing in &points.missing {
-        let mut cells = vec![ABSENT.to_owned(); heads.len()];
+        let mut cells = vec![ABSENT.to_owned(); columns.len()];
         cells[0].clone_from(&missing.point);
-        let at = heads.len() - 3;
+        let at = columns.len() - 3;
         cells[at] = format!("no record: {}", missing.reason);
         rows.push(cells);
     }
-    Some((heads, rows))
+    Some(Table::new(columns, rows))
 }
 
 fn state(point: &Point) -> String {

@@ -1,6 +1,7 @@
 //! Published figures beside ours.
 
 use tcptoll_core::record::{Arm, Comparison};
+use tcptoll_core::sheet::{Align, Cell, Column, Room, Table};
 use tcptoll_core::study::Published;
 
 use crate::run::Run;
@@ -29,16 +30,6 @@ pub(crate) struct Beside<'a> {
     pub note: Option<&'a str>,
 }
 
-impl Beside<'_> {
-    /// Ours with the interval of a ratio.
-    pub(crate) fn ours_with_interval(&self) -> String {
-        match &self.interval {
-            Some(interval) => format!("{} {interval}", self.ours),
-            None => self.ours.clone(),
-        }
-    }
-}
-
 /// What was published for a metric of an arm, above 0.
 pub fn figure<'a>(summary: &'a Run, arm: &str, metric: &str) -> Option<&'a Published> {
     let is_meant = |p: &&Published| p.arm == arm && p.metric == metric;
@@ -51,6 +42,39 @@ pub fn ratio<'a>(summary: &'a Run, c: &Comparison) -> Option<(f64, &'a str)> {
     let (a, b) = (a?, b?);
     let ratio = a.value / b.value;
     (ratio.is_finite() && ratio > 0.0).then_some((ratio, a.source.as_str()))
+}
+
+/// Published figures beside ours as a table. None: nothing was published.
+pub(crate) fn table(run: &Run) -> Option<Table> {
+    let rows = beside_ours(run);
+    if rows.is_empty() {
+        return None;
+    }
+    let columns = vec![
+        Column::names("arm"),
+        Column::names("metric"),
+        Column::new("published", Align::Right),
+        Column::new("ours", Align::Right),
+        Column { whole: "ours / published".to_owned(), ..Column::new("ours ×", Align::Point) },
+        Column::new("source", Align::Left).room(Room::Page),
+    ];
+    let row = |row: &Beside<'_>| {
+        let note = row.note.map_or_else(String::new, |note| format!(" ({note})"));
+        let interval = row.interval.clone().unwrap_or_default();
+        [
+            Cell::from(row.arm.as_str()),
+            row.metric.as_str().into(),
+            row.published.as_str().into(),
+            Cell { interval, ..row.ours.as_str().into() },
+            row.ratio.map_or_else(|| number::ABSENT.to_owned(), number::three).into(),
+            format!("{}{note}", row.source).into(),
+        ]
+    };
+    let mut sources: Vec<&str> = rows.iter().map(|row| row.source).collect();
+    sources.dedup();
+    let about = about_sd(&rows).map_or_else(String::new, |about| format!(". {about}"));
+    let note = Some(format!("Source: {}{about}", sources.join(" · ")));
+    Some(Table { note, ..Table::new(columns, rows.iter().map(row)) })
 }
 
 /// Published figures beside ours, in the order of the study; then the ratios of those that are compared.
@@ -185,9 +209,10 @@ mod tests {
         assert_eq!(rows.len(), 3, "two figures, and one ratio of both");
         assert_eq!(rows[2].arm, "window 2K / 4M");
         assert_eq!(
-            [&rows[2].metric, &rows[2].published, &rows[2].ours_with_interval()],
-            ["ratio of goodput", "×0.365", "×0.400 [0.380, 0.420]"]
+            [&rows[2].metric, &rows[2].published, &rows[2].ours],
+            ["ratio of goodput", "×0.365", "×0.400"]
         );
+        assert_eq!(rows[2].interval.as_deref(), Some("[0.380, 0.420]"));
         let off = rows[2].ratio.unwrap();
         assert!((off - 0.4 / (43.0 / 117.75)).abs() < 1e-9, "{off}");
     }

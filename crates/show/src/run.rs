@@ -10,7 +10,7 @@ use tcptoll_core::experiment::spec::{Spec, Specs};
 use tcptoll_core::record::{Arm, Summary};
 
 use crate::own::{Answer, Failed, Picture};
-use tcptoll_core::sheet::Part;
+use tcptoll_core::sheet::{Forms, Part};
 
 /// What there is to show of which experiment; common code names none, so it is handed this.
 #[derive(Clone, Copy)]
@@ -42,27 +42,25 @@ pub struct Own {
     pub counted: fn(&Arm) -> Vec<[String; 2]>,
     /// Whether the page lists every metric of an arm, as the table has no room for all.
     pub lists_metrics: bool,
-    /// The terminal's figures, in place of the tables one after another; the width is given.
-    pub text: Option<fn(&Run, usize) -> Vec<Part>>,
     /// What the terminal shows after the figures; the width is given.
     pub text_after: fn(&Run, usize) -> Vec<Part>,
-    /// Markdown's tables, in place of all one after another.
-    pub markdown: Option<fn(&Run) -> Vec<Part>>,
     /// The picture that the page begins with, unless the run has rounds.
     pub picture: fn(&Run) -> Option<Picture>,
     /// Whether that picture shows the metric of the run over the levels of a factor: then it stands in
     /// place of the common one, and the page begins with it in a run with rounds too.
     pub leads: fn(&Run) -> bool,
-    /// Sections of the page after the figures.
+    /// Sections after the figures.
     pub sections: fn(&Run) -> Vec<Section>,
     /// Sections of the page after the warnings.
     pub details: fn(&Run) -> Vec<Section>,
 }
 
-/// A section of the page.
+/// A section.
 pub struct Section {
     /// Its heading.
     pub title: &'static str,
+    /// The forms that have it.
+    pub forms: Forms,
     /// Whether the experiment's picture stands first in it, unless the page began with that.
     pub leads: bool,
     /// What stands below.
@@ -70,16 +68,22 @@ pub struct Section {
 }
 
 impl Section {
-    /// A section of these parts.
+    /// A section of the page.
     #[must_use]
     pub fn new(title: &'static str, parts: Vec<Part>) -> Self {
-        Self { title, leads: false, parts }
+        Self { title, forms: Forms::PAGE, leads: false, parts }
     }
 
-    /// A section in which the experiment's picture stands first, unless the page began with that.
+    /// A section of the page in which the experiment's picture stands first, unless the page began with that.
     #[must_use]
     pub fn led(title: &'static str, parts: Vec<Part>) -> Self {
-        Self { title, leads: true, parts }
+        Self { leads: true, ..Self::new(title, parts) }
+    }
+
+    /// The same in all forms.
+    #[must_use]
+    pub fn everywhere(self) -> Self {
+        Self { forms: Forms::ALL, ..self }
     }
 }
 
@@ -94,9 +98,7 @@ pub const NONE: Own = Own {
     trouble: |_| None,
     counted: |_| Vec::new(),
     lists_metrics: true,
-    text: None,
     text_after: |_, _| Vec::new(),
-    markdown: None,
     picture: |_| None,
     leads: |_| false,
     sections: |_| Vec::new(),

@@ -43,7 +43,7 @@ pub(crate) fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     }
     let computed = schedule.computed();
     if args.format == Format::Text && !computed.is_empty() {
-        stdout::text(&sheet::parts(&tcptoll_show::text::computed(&computed), screen::style()))?;
+        stdout::text(&sheet::parts(&tcptoll_show::computed(&computed), screen::style()))?;
         if !args.quiet {
             let round_s = schedule.round_s();
             say(&format!(

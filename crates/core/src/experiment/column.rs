@@ -1,36 +1,24 @@
 //! Columns: which figures stand in tables, under which headings, and when.
 //!
 //! Text, HTML, CSV and Markdown render the same columns, so that they cannot disagree. A column is
-//! defined once; each table lists the columns that it has room for.
+//! defined once, with the room that it needs.
 
 use crate::record::{Arm, Summary};
+use crate::sheet::Room;
 
 /// A table, a row per arm.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
-    /// Kebab case, unique among the tables of one form.
+    /// Kebab case, unique.
     pub id: &'static str,
-    /// Heading above it; may be empty.
+    /// Heading above it; empty, but of the first: the experiment says where it stands.
     pub title: &'static str,
-    /// The forms of report that show it.
-    pub forms: &'static [Form],
     /// Groups of columns that stay together where a terminal is too narrow for all.
     pub parts: &'static [&'static [Column]],
     /// Whether an arm has a row in it.
     pub has: fn(&Arm) -> bool,
-}
-
-/// A form of report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// The terminal.
-    Text,
-    /// HTML.
-    Page,
-    /// Markdown.
-    Markdown,
-    /// A row per figure, for other programs.
-    Csv,
+    /// Where it is shown, whatever room its columns ask for.
+    pub room: Room,
 }
 
 /// A column of a table.
@@ -41,8 +29,6 @@ pub struct Column {
     pub group: &'static str,
     /// Heading below that.
     pub head: &'static str,
-    /// Heading where the terminal has no room for the neighbours; empty: as with them.
-    pub alone: &'static str,
     /// The whole heading, on pages.
     pub whole: &'static str,
     /// Name in a tidy table: that of the metric where there is one.
@@ -51,12 +37,10 @@ pub struct Column {
     pub unit: &'static str,
     /// How its figure is found.
     pub figure: Figure,
-    /// When it is shown on a terminal. Files have every column of which an arm has a figure.
-    pub show: Show,
+    /// Where it is shown.
+    pub room: Room,
     /// What must be true of the run that shows it, in any form.
     pub when: Option<fn(&Summary) -> bool>,
-    /// Whether its heading stands over the unit too, where the unit has a column of its own.
-    pub over_unit: bool,
     /// Whether its cells are flush right, and not aligned as its figures usually are.
     pub right: bool,
     /// What the rows of a page are sorted by, where the figure is words.
@@ -68,8 +52,7 @@ pub struct Column {
 pub enum Figure {
     /// The metric that the column is named after, in the record's unit.
     Metric,
-    /// The same metric with its interval where a page has room, in this unit of the reader's: `us`,
-    /// `bytes`, or empty for a plain figure.
+    /// The same metric in this unit of the reader's: `us`, `bytes`, or empty for a plain figure.
     Estimate(&'static str),
     /// The same metric, a rate, with its resolution where that is coarse.
     Rate,
@@ -132,17 +115,6 @@ impl Quantile {
     }
 }
 
-/// When a column is shown on a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Show {
-    /// Always, while there is room; else where at least one arm has its figure.
-    Always,
-    /// Where at least one arm has its figure.
-    Present,
-    /// As [`Show::Present`]; it is the first to go where a terminal is narrow.
-    Room,
-}
-
 impl Column {
     /// A column that is shown where at least one arm has its figure.
     ///
@@ -157,26 +129,24 @@ impl Column {
         Self {
             group: heads.0,
             head: heads.1,
-            alone: "",
             whole,
             key: tidy.0,
             unit: tidy.1,
             figure,
-            show: Show::Present,
+            room: Room::Present,
             when: None,
-            over_unit: false,
             right: false,
             sort: None,
         }
     }
 
-    /// A column of pages and files alone.
+    /// A column of pages, Markdown and files alone.
     pub const fn whole(
         whole: &'static str,
         tidy: (&'static str, &'static str),
         figure: Figure,
     ) -> Self {
-        Self::new(("", whole), whole, tidy, figure)
+        Self::new(("", whole), whole, tidy, figure).shown(Room::Page)
     }
 
     /// A figure of a distribution; it is in no tidy table by itself, as all quantiles are.
@@ -200,10 +170,10 @@ impl Column {
         Self { whole, ..self }
     }
 
-    /// The same, shown on another condition.
+    /// The same, shown elsewhere.
     #[must_use]
-    pub const fn shown(self, show: Show) -> Self {
-        Self { show, ..self }
+    pub const fn shown(self, room: Room) -> Self {
+        Self { room, ..self }
     }
 
     /// The same, where this is true of the run.
@@ -212,22 +182,10 @@ impl Column {
         Self { when: Some(when), ..self }
     }
 
-    /// The same, with its heading over the unit too.
-    #[must_use]
-    pub const fn over_unit(self) -> Self {
-        Self { over_unit: true, ..self }
-    }
-
     /// The same, with its cells flush right.
     #[must_use]
     pub const fn flush_right(self) -> Self {
         Self { right: true, ..self }
-    }
-
-    /// The same, with another heading where its neighbours have no room.
-    #[must_use]
-    pub const fn or_alone(self, alone: &'static str) -> Self {
-        Self { alone, ..self }
     }
 
     /// The same, sorted by a figure.

@@ -1,12 +1,13 @@
 //! Columns that several experiments have, and what any arm may have counted.
 
-use super::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use super::column::{Column, Figure, Quantile, Table, value};
 use super::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
     DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, RTT, SERVER_CPU, WAITED,
 };
 use super::spec::MetricSpec;
 use crate::record::{Arm, Closing, Summary};
+use crate::sheet::Room;
 use crate::tcp::ports::PortForecast;
 use crate::units::human_count;
 
@@ -52,7 +53,7 @@ fn any_failed(summary: &Summary) -> bool {
 /// Operations that succeeded.
 pub const OK: Column =
     Column::new(("", "ok"), "ok", ("", ""), Words(|arm| Some(ok_of_attempts(arm))))
-        .shown(Show::Always)
+        .shown(Room::Always)
         .flush_right()
         .sorted_by(share_ok);
 /// Errors by class, or why there is no result.
@@ -122,8 +123,8 @@ fn of_ports(arm: &Arm, value: fn(&PortForecast) -> u64) -> Option<u64> {
 pub const COUNTED: Table = Table {
     id: "counted",
     title: "",
-    forms: &[Form::Csv],
     has: every,
+    room: Room::File,
     parts: &[&[
         count("connections_attempted", |arm| arm.connections_attempted),
         count("connections_ok", |arm| arm.connections_ok),

@@ -4,12 +4,11 @@
 //! Experiments that record [`Queues`] share this: one fills the accept queue, another the SYN queue.
 
 use tcptoll_core::record::{Arm, ListenerQueue, Outcome, Queues};
-use tcptoll_core::sheet::{Part, Tone};
+use tcptoll_core::sheet::{Align, Column, Part, Room, Table, Tone};
 use tcptoll_core::stats::Series;
 use tcptoll_core::units::host_port;
 use tcptoll_show::html::of_arms;
 use tcptoll_show::html::over_time::{Level, Line, Panel, Stack};
-use tcptoll_show::layout::{Align, LaidColumn, lay_out};
 use tcptoll_show::own::{Failed, Picture};
 use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
@@ -291,7 +290,7 @@ fn line(series: &Series, holds: f64, end: f64, room: usize) -> String {
         .collect()
 }
 
-fn outcome_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Part> {
+fn outcome_lines(arms: &[(usize, &Arm, &Queues)], _width: usize) -> Vec<Part> {
     let failed = |queues: &Queues| {
         queues.outcomes.iter().any(|(name, times)| name != "ok" && times.count > 0)
     };
@@ -314,38 +313,28 @@ fn outcome_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Part> {
     }
     let more = rows.len().saturating_sub(OUTCOMES);
     rows.truncate(OUTCOMES);
-    let cells =
-        |text: &dyn Fn(&Outcome) -> String| rows.iter().map(|row| text(row.2)).collect::<Vec<_>>();
     let times = |time: fn(&Outcome) -> f64| {
         number::times(&rows.iter().map(|row| Some(time(row.2))).collect::<Vec<_>>())
     };
-    let table = |whole: bool| {
-        let mut table = vec![
-            LaidColumn::new("", Align::Left, rows.iter().map(|row| row.0.clone()).collect()),
-            LaidColumn::new(
-                "outcome",
-                Align::Left,
-                rows.iter().map(|row| row.1.to_owned()).collect(),
-            ),
-            LaidColumn::new(
-                "connections",
-                Align::Right,
-                cells(&|times| number::count(times.count)),
-            ),
-            LaidColumn::new("median", Align::Right, times(|t| t.p50_us)),
-        ];
-        if whole {
-            table.insert(3, LaidColumn::new("first", Align::Right, times(|t| t.min_us)));
-            table.push(LaidColumn::new("last", Align::Right, times(|t| t.max_us)));
-        }
-        lay_out(table)
+    let times = [times(|t| t.min_us), times(|t| t.p50_us), times(|t| t.max_us)];
+    let columns = vec![
+        Column::names(""),
+        Column::new("outcome", Align::Left),
+        Column::new("connections", Align::Right),
+        Column::new("first", Align::Right).room(Room::Wide),
+        Column::new("median", Align::Right),
+        Column::new("last", Align::Right).room(Room::Wide),
+    ];
+    let row = |(at, (arm, outcome, told)): (usize, &(String, &str, &Outcome))| {
+        let [first, median, last] = [0, 1, 2].map(|which: usize| times[which][at].clone());
+        let count = number::count(told.count);
+        [arm.clone(), (*outcome).to_owned(), count, first, median, last]
     };
-    let whole = table(true);
-    let lines = if whole.width() <= width { whole } else { table(false) };
+    let table = Table::new(columns, rows.iter().enumerate().map(row));
     let mut blocks = vec![
         Part::Blank,
         Part::pieces(vec![(Tone::Strong, "outcomes for clients, by time".to_owned())]),
-        lines.part(Tone::Dim),
+        Part::Table(table),
     ];
     if more > 0 {
         blocks.push(Part::prose(2, format!("{more} more rows in the HTML report"), Tone::Dim));
@@ -357,6 +346,9 @@ fn outcome_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Part> {
 mod tests {
     use tcptoll_core::record::{DropBalance, RetryLadder, Summary};
     use tcptoll_core::stats::histogram::Histogram;
+
+    use tcptoll_core::sheet::{Forms, Parts};
+    use tcptoll_show::TextStyle;
 
     use super::*;
     use crate::experiments::REPORTS;
@@ -463,13 +455,10 @@ mod tests {
 
     /// The terminal's lines, without their tones.
     fn lines(summary: &Run, width: usize) -> Vec<String> {
-        let texts = |part: Part| match part {
-            Part::Line { pieces } => vec![pieces.into_iter().map(|(_, text)| text).collect()],
-            Part::Lines { heads, rows, .. } => heads.into_iter().chain(rows).collect(),
-            Part::Prose { text, .. } => vec![text],
-            _ => vec![String::new()],
-        };
-        blocks(summary, width).into_iter().flat_map(texts).collect()
+        let mut parts = Parts::default();
+        parts.extend(Forms::TEXT, blocks(summary, width));
+        let text = tcptoll_show::sheet::parts(&parts, TextStyle { colour: false, width });
+        text.lines().map(str::to_owned).collect()
     }
 
     #[test]

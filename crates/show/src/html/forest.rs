@@ -105,20 +105,6 @@ fn rows<'a>(summary: &'a Run, group: &Group<'a>, dots: bool) -> Vec<Interval<'a>
     group.rows.iter().filter_map(row).collect()
 }
 
-/// Comparisons that no picture shows, each in a line.
-pub(super) fn without_interval(summary: &Run) -> Vec<String> {
-    let line = |c: &Comparison| {
-        let metric = summary.specs.words_of_metric(&c.metric);
-        format!("{metric}, {} against {}: {}", c.a, c.b, effect::sentence(c, summary.specs))
-    };
-    summary
-        .comparisons
-        .iter()
-        .filter(|c| c.ci95.is_none() && c.points.is_none())
-        .map(line)
-        .collect()
-}
-
 /// Height of a row: its name and verdict, and below them its interval.
 const ROW: f64 = 35.0;
 

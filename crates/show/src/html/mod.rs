@@ -1,20 +1,18 @@
 //! What does the HTML report look like? One file with its style, script, pictures and numbers in it.
 //!
-//! `page` decides the order, `tables` has words and figures, the other files draw.
+//! `drawn` says what there is to draw, the other files draw it.
 
 mod chart;
 mod distribution;
-mod forest;
+pub(crate) mod drawn;
+pub(crate) mod forest;
 mod levels;
 pub mod over_time;
-pub mod page;
 pub(crate) mod picture;
 pub mod plot;
 mod rounds;
-mod tables;
 
-pub(crate) use self::page::put;
-pub use self::page::{of_arms, table};
+pub use self::drawn::of_arms;
 use self::picture::Picture;
 pub(crate) use self::picture::keep_units;
 use crate::run::Run;
@@ -22,7 +20,7 @@ use crate::svg::{Anchor, Svg, WIDTH, escape};
 
 /// The picture that the page of a run begins with, as an SVG file. None: it has none.
 pub fn picture(run: &Run) -> Option<String> {
-    let (title, picture) = page::lead(run)?;
+    let (title, picture) = drawn::lead(run)?;
     Some(draw(&title, &picture))
 }
 

@@ -15,7 +15,7 @@ use tcptoll_core::stats::{HistogramSummary, Series};
 
 /// A picture.
 #[derive(Clone)]
-pub(super) struct Picture {
+pub(crate) struct Picture {
     svg: Svg,
     caption: String,
     /// Arms in it, where their colours are named above it.
@@ -24,33 +24,33 @@ pub(super) struct Picture {
 
 impl Picture {
     /// A picture without a legend.
-    pub(super) fn new(svg: Svg, caption: &str) -> Self {
+    pub(crate) fn new(svg: Svg, caption: &str) -> Self {
         Self { svg, caption: keep_units(caption), legend: Vec::new() }
     }
 
     /// The same, with a legend of the arms that are drawn, where there are several to tell apart.
-    pub(super) fn of_arms(self, summary: &Run, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
+    pub(crate) fn of_arms(self, summary: &Run, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
         let legend = each_arm(summary, |at, arm| drawn(at, arm).then(|| name(at, arm)));
         if summary.arms.len() > 1 { Self { legend, ..self } } else { self }
     }
 
     /// The drawing.
-    pub(super) fn svg(&self) -> &Svg {
+    pub(crate) fn svg(&self) -> &Svg {
         &self.svg
     }
 
     /// One sentence that says what to see.
-    pub(super) fn caption(&self) -> &str {
+    pub(crate) fn caption(&self) -> &str {
         &self.caption
     }
 
     /// Arms whose colours are named above it.
-    pub(super) fn legend(&self) -> &[sheet::Arm] {
+    pub(crate) fn legend(&self) -> &[sheet::Arm] {
         &self.legend
     }
 
     /// As a part of a sheet.
-    pub(super) fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> Part {
         Part::Picture(sheet::Picture {
             title: String::new(),
             svg: self.svg.clone().into(),
@@ -60,7 +60,7 @@ impl Picture {
     }
 
     /// That of an experiment.
-    pub(super) fn from_own(picture: own::Picture, summary: &Run) -> Self {
+    pub(crate) fn from_own(picture: own::Picture, summary: &Run) -> Self {
         let drawn = picture.drawn;
         Self::new(picture.svg, &picture.caption).of_arms(summary, |at, _| drawn.contains(&at))
     }
@@ -92,19 +92,19 @@ pub(crate) fn keep_units(text: &str) -> String {
 // What an arm is called and which colour it has, wherever it stands on the page.
 
 /// The name of the arm at this place.
-pub(super) fn name(at: usize, arm: &Arm) -> sheet::Arm {
+pub(crate) fn name(at: usize, arm: &Arm) -> sheet::Arm {
     sheet::Arm { class: arm_class(at), name: arm.name.clone() }
 }
 
 /// What `make` gives for each arm with its place.
-pub(super) fn each_arm<T>(summary: &Run, make: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
+pub(crate) fn each_arm<T>(summary: &Run, make: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
     summary.arms.iter().enumerate().filter_map(|(at, arm)| make(at, arm)).collect()
 }
 
 // How did latency go over the run? Mean as a line, least to greatest as a band.
 
 /// The picture of `what`, a latency; `None` with fewer than two points.
-pub(super) fn series(series: &Series, what: &str, class: &str, arm: &str) -> Option<Svg> {
+pub(crate) fn series(series: &Series, what: &str, class: &str, arm: &str) -> Option<Svg> {
     let points = series.points.clone();
     (points.len() > 1).then(|| {
         let values = points.iter().flat_map(|point| point[1..].iter().copied());
@@ -120,7 +120,7 @@ pub(super) fn series(series: &Series, what: &str, class: &str, arm: &str) -> Opt
 }
 
 /// One sentence that says what to see.
-pub(super) fn series_caption(series: &Series) -> String {
+pub(crate) fn series_caption(series: &Series) -> String {
     let means = series.points.iter().map(|p| p[2]);
     let least = means.clone().fold(f64::INFINITY, f64::min);
     let most = means.fold(0.0, f64::max);
@@ -154,7 +154,7 @@ fn reach_rows<'a>(summary: &'a Run, primary: &Primary) -> Vec<Reach<'a>> {
 }
 
 /// The picture; `None` with fewer than two arms to compare.
-pub(super) fn reaches(summary: &Run, primary: &Primary) -> Option<Svg> {
+pub(crate) fn reaches(summary: &Run, primary: &Primary) -> Option<Svg> {
     let rows = reach_rows(summary, primary);
     let label = format!("Median, p99 and maximum of {} per arm", primary.name);
     (rows.len() > 1).then(|| draw_reaches(&rows).labelled(&label))
@@ -209,7 +209,7 @@ fn tooltip(row: &Reach<'_>) -> String {
 }
 
 /// One sentence that says what to see.
-pub(super) fn reaches_caption(summary: &Run, primary: &Primary) -> String {
+pub(crate) fn reaches_caption(summary: &Run, primary: &Primary) -> String {
     let reach = |row: &Reach<'_>| {
         let middle = figures::middle(row.histogram).filter(|us| *us > 0.0)?;
         Some((row.name.to_owned(), middle, row.histogram.max?))

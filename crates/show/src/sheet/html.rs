@@ -4,7 +4,7 @@ use minijinja::value::{Serde, Value};
 use minijinja::{Environment, Output, State, context};
 use serde::Serialize;
 use tcptoll_core::printable;
-use tcptoll_core::sheet::Sheet;
+use tcptoll_core::sheet::{Part, Room, Row, Sheet};
 
 use crate::clean;
 use crate::clean::line;
@@ -40,10 +40,40 @@ pub fn html_of<T: Serialize>(title: &str, sheets: Vec<(Sheet, &T)>) -> String {
 }
 
 /// With its answer in two parts, the first sentence and the rest, whose numbers stay on a line with their units.
-fn shown(sheet: Sheet) -> Sheet {
+fn shown(mut sheet: Sheet) -> Sheet {
+    for (_, part) in &mut sheet.parts.0 {
+        prepare(part);
+    }
     let [answer, more] = sheet.answer;
     let (first, rest) = if more.is_empty() { lead(&answer) } else { (&*answer, &*more) };
     Sheet { answer: [keep_units(first), keep_units(rest)], ..sheet }
+}
+
+/// Gives columns their whole headings, and leaves out those that are not for a page.
+fn prepare(part: &mut Part) {
+    match part {
+        Part::Table(table) => {
+            let keep: Vec<bool> = table
+                .columns
+                .iter()
+                .map(|column| column.room != Room::File && !column.letters)
+                .collect();
+            table.columns.iter_mut().for_each(|column| column.whole = column.heading());
+            retain(&mut table.columns, &keep);
+            for row in &mut table.rows {
+                if let Row::Cells { cells, .. } = row {
+                    retain(cells, &keep);
+                }
+            }
+        }
+        Part::Folded { parts, .. } => parts.iter_mut().for_each(prepare),
+        _ => {}
+    }
+}
+
+fn retain<T>(list: &mut Vec<T>, keep: &[bool]) {
+    let mut keep = keep.iter();
+    list.retain(|_| keep.next().copied().unwrap_or(true));
 }
 
 /// What an answer begins with, and the rest: its first sentence, whole.

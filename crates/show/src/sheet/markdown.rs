@@ -1,6 +1,6 @@
 //! A sheet as GitHub-flavoured Markdown, to paste into an issue.
 
-use tcptoll_core::sheet::{Align, Cell, Finding, Forms, Note, Part, Row, Sheet, Table};
+use tcptoll_core::sheet::{Align, Column, Finding, Forms, Note, Part, Room, Row, Sheet, Table};
 
 use crate::clean::{line, lines};
 
@@ -68,7 +68,13 @@ fn put<'a>(page: &mut String, parts: impl IntoIterator<Item = &'a Part>) {
             }
             Part::Code { text } => *page += &format!("\n{}", code(&lines(text))),
             Part::Folded { parts, .. } => put(page, parts),
-            Part::Blank | Part::Line { .. } | Part::Lines { .. } | Part::Picture(_) => {}
+            Part::Next { steps } => {
+                for [command, why] in steps {
+                    *page += &format!("\n{}", code(&lines(command)));
+                    paragraph(page, why);
+                }
+            }
+            Part::Blank | Part::Line { .. } | Part::Picture(_) => {}
         }
     }
 }
@@ -80,12 +86,14 @@ fn table(page: &mut String, table: &Table) {
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let rule = |align: Align| if align == Align::Left { "---" } else { "---:" }.to_owned();
     page.push('\n');
-    *page += &row(table.columns.iter().map(|column| text(&column.head)).collect());
-    *page += &row(table.columns.iter().map(|column| rule(column.align)).collect());
-    let cell = |cell: &Cell| text(&cell.text);
+    let shown = |column: &Column| column.room != Room::File;
+    let columns = || table.columns.iter().filter(|column| shown(column));
+    *page += &row(columns().map(|column| text(&column.heading())).collect());
+    *page += &row(columns().map(|column| rule(column.align)).collect());
     for one in &table.rows {
         if let Row::Cells { cells, .. } = one {
-            *page += &row(cells.iter().map(cell).collect());
+            let cells = table.columns.iter().zip(cells).filter(|(column, _)| shown(column));
+            *page += &row(cells.map(|(_, cell)| text(&cell.whole())).collect());
         }
     }
     if let Some(note) = &table.note {

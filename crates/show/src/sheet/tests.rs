@@ -27,7 +27,9 @@ fn every_part(text: &str) -> Sheet {
     let column = |head, align, room| Column { room, ..Column::new(t(head), align) };
     let cell = |name, bar| Cell {
         text: t(name),
-        small: t("unit"),
+        unit: t("unit"),
+        interval: t("interval"),
+        small: t("small"),
         value: Some(40.0),
         bar,
         class: t("class"),
@@ -38,7 +40,7 @@ fn every_part(text: &str) -> Sheet {
             column("name", Align::Left, Room::Always).under(&t("group")),
             column("figure", Align::Point, Room::Always).under(&t("group")),
             column("wide", Align::Right, Room::Wide),
-            column("page", Align::Right, Room::Page),
+            Column { whole: t("whole head"), ..column("page", Align::Right, Room::Page) },
             column("bar", Align::Left, Room::Always).gap(1),
         ],
         rows: vec![
@@ -126,7 +128,7 @@ fn every_part(text: &str) -> Sheet {
             Part::list(&t("doubts"), notes(), Tone::Doubt),
             Part::list(&t("list"), notes(), Tone::Plain),
             Part::Code { text: t("code\n") + &t("more code") },
-            Part::Lines { heads: vec![t("head")], rows: vec![t("row")], tone: Tone::Dim },
+            Part::Next { steps: two("command to type", "why") },
             Part::Folded {
                 title: t("folded"),
                 small: t("small"),

@@ -2,23 +2,27 @@
 
 use std::borrow::Cow;
 
-use tcptoll_core::sheet::{Cell, Finding, Forms, Note, Part, Parts, Room, Row, Sheet, Table, Tone};
+use tcptoll_core::sheet::{
+    Align, Cell, Finding, Forms, Note, Part, Parts, Room, Row, Sheet, Table, Tone,
+};
 
+use super::layout::{LaidColumn, Lines, lay_out};
 use crate::TextStyle;
-use crate::clean::{columns, line, shorten};
-use crate::layout::{Align, LaidColumn, lay_out};
+use crate::clean::{columns, line, shorten, shorten_all};
 
 /// Columns of a label.
 const LABEL: usize = 14;
 /// Columns of a name of evidence, at most.
 const NAMES_MAX: usize = 28;
+/// More evidence than this is told in one paragraph.
+const LISTED: usize = 6;
 /// Columns of a cell, at most.
 const CELL_MAX: usize = 60;
 /// Columns of a bar, at least and at most.
 const BAR_MIN: usize = 6;
 const BAR_MAX: usize = 24;
-/// From so many columns on there is room for what is wide.
-const WIDE: usize = 110;
+/// Columns that a heading of names may take.
+const NAMES_HEAD: usize = 16;
 
 /// The sheet for a terminal: where, the answer, doubts, parts.
 ///
@@ -92,24 +96,14 @@ fn put<'a>(page: &mut TextPage, parts: impl IntoIterator<Item = &'a Part>) {
                 page.labelled(&format!("  {}", line(name)), LABEL, &line(value), Tone::Plain);
             }),
             Part::Table(table) => put_table(page, table),
-            Part::Picture(_) => {}
+            // There is no way to look at a picture, or to ask for what is folded.
+            Part::Picture(_) | Part::Folded { .. } => {}
             Part::Finding(one) => finding(page, one),
             Part::Notes { notes } => notes.iter().for_each(|one| note(page, one)),
             Part::List { label, notes, tone } => list(page, label, notes, *tone),
             Part::Code { text } => text.lines().for_each(|one| page.line(&line(one))),
-            Part::Lines { heads, rows, tone } => put_lines(page, heads, rows, *tone),
-            Part::Folded { parts, .. } => put(page, parts),
+            Part::Next { steps } => next(page, steps),
         }
-    }
-}
-
-/// Headings in `tone`, then rows.
-fn put_lines(page: &mut TextPage, heads: &[String], rows: &[String], tone: Tone) {
-    for head in heads {
-        page.coloured(&line(head), tone);
-    }
-    for row in rows {
-        page.line(&line(row));
     }
 }
 
@@ -135,54 +129,172 @@ fn list(page: &mut TextPage, label: &str, notes: &[Note], tone: Tone) {
     }
 }
 
+/// Columns that a name may take, from a roomy table to a tight one.
+const NAMES: [usize; 5] = [32, 24, 18, 12, 8];
+/// Columns of a name where columns are shared out among tables.
+const SHARED: usize = 18;
+
 fn put_table(page: &mut TextPage, table: &Table) {
-    let rows = table.rows.iter().filter_map(|row| match row {
-        Row::Cells { cells, marked } => Some((cells.as_slice(), *marked)),
-        Row::Group { .. } => None,
-    });
-    let (rows, marks): (Vec<&[Cell]>, Vec<bool>) = rows.unzip();
-    if rows.is_empty() {
+    let laid = Laid::new(table, page.width());
+    if laid.rows.is_empty() {
         return;
     }
-    let wide = page.width() >= WIDE;
-    let shown = |room: Room| room == Room::Always || room == Room::Wide && wide;
-    let mut laid = Vec::new();
-    if marks.contains(&true) {
-        let arrows = marks.iter().map(|marked| if *marked { "→" } else { " " }.to_owned());
-        laid.push(LaidColumn::new("", Align::Left, arrows.collect()).gap(0));
+    for lines in laid.tables() {
+        for head in lines.heads.iter().filter(|head| !head.is_empty()) {
+            page.coloured(head, Tone::Dim);
+        }
+        lines.rows.iter().for_each(|row| page.line(row));
     }
-    for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| shown(column.room)) {
-        // A bar has the room that the columns before it leave.
-        let room = if rows.iter().any(|row| row[at].bar) {
-            let before = lay_out(laid.clone()).width() + column.gap;
-            page.width().saturating_sub(before).clamp(BAR_MIN, BAR_MAX)
-        } else {
-            BAR_MAX
-        };
-        laid.push(LaidColumn {
-            head: column.head.clone(),
-            group: column.group.clone(),
-            gap: column.gap,
-            align: column.align,
-            cells: rows.iter().map(|row| cell(&row[at], room)).collect(),
-        });
-    }
-    let mut lines = lay_out(laid);
-    lines.heads.retain(|head| !head.is_empty());
-    put_lines(page, &lines.heads, &lines.rows, Tone::Dim);
     if let Some(note) = &table.note {
         page.prose(2, &line(note), Tone::Dim);
     }
 }
 
+/// A table that is fitted into a width.
+struct Laid<'a> {
+    table: &'a Table,
+    rows: Vec<&'a [Cell]>,
+    marks: Vec<bool>,
+    width: usize,
+}
+
+impl<'a> Laid<'a> {
+    fn new(table: &'a Table, width: usize) -> Self {
+        let rows = table.rows.iter().filter_map(|row| match row {
+            Row::Cells { cells, marked } => Some((cells.as_slice(), *marked)),
+            Row::Group { .. } => None,
+        });
+        let (rows, marks) = rows.unzip();
+        Self { table, rows, marks, width }
+    }
+
+    /// One table where the width allows it, without what needs room if that helps; else as many as it takes, an
+    /// empty line between them.
+    fn tables(&self) -> Vec<Lines> {
+        let column = |at: usize| &self.table.columns[at];
+        let has_figure = |at: &usize| self.rows.iter().any(|row| !row[*at].is_absent());
+        let all: Vec<usize> = (0..self.table.columns.len())
+            .filter(|at| match column(*at).room {
+                Room::Always => true,
+                Room::Present | Room::Wide => has_figure(at),
+                Room::Page | Room::File => false,
+            })
+            .collect();
+        // A column of dashes is worth its room only while there is room.
+        let filled: Vec<usize> = all.iter().copied().filter(has_figure).collect();
+        let mut tried = vec![all, filled.clone()];
+        let mut fewer = filled.clone();
+        while let Some(place) = fewer.iter().rposition(|at| column(*at).room == Room::Wide) {
+            fewer.remove(place);
+            tried.push(fewer.clone());
+        }
+        let names = filled.iter().take_while(|at| column(**at).names).count();
+        if names == filled.len() && filled.len() < self.table.columns.len() {
+            return Vec::new();
+        }
+        // Rather without what needs room than with names that nobody can read.
+        for widths in [&NAMES[..3], &NAMES[3..]] {
+            let fitting = |columns: &Vec<usize>| self.fitting(columns, widths);
+            if let Some(lines) = tried.iter().find_map(fitting) {
+                return vec![lines];
+            }
+        }
+        // Each has the names.
+        let (names, figures) = filled.split_at(names);
+        let parts = figures.chunk_by(|a, b| column(*a).part == column(*b).part);
+        if parts.clone().count() < 2 {
+            return vec![self.lay(&fewer, NAMES[NAMES.len() - 1])];
+        }
+        let mut tables: Vec<Vec<usize>> = Vec::new();
+        for part in parts {
+            let with = |table: &Vec<usize>| [table.as_slice(), part].concat();
+            let fits = |table: &Vec<usize>| self.lay(&with(table), SHARED).width() <= self.width;
+            match tables.last_mut().filter(|table| fits(table)) {
+                Some(table) => table.extend(part),
+                None => tables.push([names, part].concat()),
+            }
+        }
+        let lines = |columns: &Vec<usize>| {
+            self.fitting(columns, &NAMES)
+                .unwrap_or_else(|| self.lay(columns, NAMES[NAMES.len() - 1]))
+        };
+        let mut tables: Vec<Lines> = tables.iter().map(lines).collect();
+        tables.iter_mut().rev().skip(1).for_each(|lines| lines.rows.push(String::new()));
+        tables
+    }
+
+    /// These columns with the longest names that the width allows. None: they are too wide with the shortest.
+    fn fitting(&self, columns: &[usize], names: &[usize]) -> Option<Lines> {
+        let with = |name: &usize| self.lay(columns, *name);
+        names.iter().map(with).find(|lines| lines.width() <= self.width)
+    }
+
+    /// These columns, names in at most `name` columns.
+    fn lay(&self, shown: &[usize], name: usize) -> Lines {
+        let mut laid: Vec<LaidColumn> = Vec::new();
+        if self.marks.contains(&true) {
+            let arrow = |marked: &bool| if *marked { "→" } else { " " }.to_owned();
+            let cells = self.marks.iter().map(arrow).collect();
+            laid.push(LaidColumn { cells, align: Align::Left, ..LaidColumn::default() });
+        }
+        for (place, at) in shown.iter().enumerate() {
+            let column = &self.table.columns[*at];
+            let cells: Vec<&Cell> = self.rows.iter().map(|row| &row[*at]).collect();
+            let next = shown.get(place + 1).map(|at| &self.table.columns[*at].shares_unit);
+            let is_shared = !column.shares_unit.is_empty();
+            // A bar has the room that the columns before it leave.
+            let room = if cells.iter().any(|cell| cell.bar) {
+                let before = lay_out(laid.clone()).width() + column.gap;
+                self.width.saturating_sub(before).clamp(BAR_MIN, BAR_MAX)
+            } else {
+                BAR_MAX
+            };
+            let mut head = line(&column.head);
+            let texts = if column.names {
+                let names: Vec<&str> = cells.iter().map(|cell| cell.text.as_str()).collect();
+                let names = shorten_all(&names, name);
+                let widest = names.iter().map(|name| columns(name)).max().unwrap_or(0);
+                head = shorten(&head, name.max(widest).max(NAMES_HEAD));
+                names
+            } else {
+                cells.iter().map(|one| cell(one, room, !is_shared)).collect()
+            };
+            laid.push(LaidColumn {
+                head,
+                group: column.group.clone(),
+                gap: column.gap,
+                align: column.align,
+                cells: texts,
+            });
+            // Units stand once, after the last of neighbours, in each row that has any.
+            if is_shared && next != Some(&column.shares_unit) {
+                let first = shown[..place]
+                    .iter()
+                    .rposition(|at| self.table.columns[*at].shares_unit != column.shares_unit)
+                    .map_or(0, |before| before + 1);
+                let unit = |row: &&[Cell]| {
+                    let of_row = shown[first..=place].iter().map(|at| &row[*at].unit);
+                    of_row.into_iter().find(|unit| !unit.is_empty()).cloned().unwrap_or_default()
+                };
+                let cells = self.rows.iter().map(unit).collect();
+                let group = column.group.clone();
+                let (gap, align, head) = (1, Align::Left, String::new());
+                laid.push(LaidColumn { head, group, gap, align, cells });
+            }
+        }
+        lay_out(laid)
+    }
+}
+
 /// `room`: columns that a bar has.
-fn cell(cell: &Cell, room: usize) -> String {
+fn cell(cell: &Cell, room: usize, with_unit: bool) -> String {
     if let (true, true, Some(share)) = (cell.text.is_empty(), cell.bar, cell.value) {
         return "█"
             .repeat(1 + (share.clamp(0.0, 100.0) / 100.0 * (room - 1) as f64).round() as usize);
     }
-    let small = if cell.small.is_empty() { String::new() } else { format!(" {}", cell.small) };
-    shorten(&format!("{}{small}", cell.text), CELL_MAX)
+    let unit = if with_unit { cell.unit.as_str() } else { "" };
+    let parts = [&cell.text, unit, &cell.small].into_iter().filter(|part| !part.is_empty());
+    shorten(&parts.collect::<Vec<_>>().join(" "), CELL_MAX)
 }
 
 fn finding(page: &mut TextPage, one: &Finding) {
@@ -192,7 +304,9 @@ fn finding(page: &mut TextPage, one: &Finding) {
     let about: Vec<&str> = about.iter().map(String::as_str).filter(|one| !one.is_empty()).collect();
     let rest = shorten(&about.join(" · "), page.width() - LABEL);
     page.line(&format!("{}{}", page.paint(tone, &word), page.paint(Tone::Strong, &rest)));
-    page.prose(2, &line(&one.text), Tone::Strong);
+    if !one.text.is_empty() {
+        page.prose(2, &line(&one.text), Tone::Strong);
+    }
     evidence(page, &one.evidence);
     if !one.change.is_empty() {
         page.labelled("  change", LABEL, &line(&one.change), Tone::Plain);
@@ -211,6 +325,10 @@ fn finding(page: &mut TextPage, one: &Finding) {
 }
 
 fn evidence(page: &mut TextPage, rows: &[[String; 2]]) {
+    if rows.len() > LISTED {
+        let all: Vec<String> = rows.iter().map(|[name, value]| format!("{name} {value}")).collect();
+        return page.labelled("  evidence", LABEL, &line(&all.join(" · ")), Tone::Plain);
+    }
     let widest = rows.iter().map(|[name, _]| columns(&line(name))).max().unwrap_or(0);
     let width = widest.min(NAMES_MAX);
     for (at, [name, value]) in rows.iter().enumerate() {
@@ -220,6 +338,54 @@ fn evidence(page: &mut TextPage, rows: &[[String; 2]]) {
         let label = format!("{label:LABEL$}{name}{blanks}");
         page.labelled(&label, LABEL + width + 2, &line(value), Tone::Plain);
     }
+}
+
+/// Commands with why, one below the other.
+fn next(page: &mut TextPage, steps: &[[String; 2]]) {
+    page.blank();
+    let steps: Vec<[String; 2]> = steps.iter().map(|one| [line(&one[0]), line(&one[1])]).collect();
+    let widest = steps.iter().map(|[command, _]| columns(command)).max().unwrap_or(0);
+    for (at, [command, why]) in steps.iter().enumerate() {
+        let label = if at == 0 { "next: " } else { "      " };
+        let blanks = " ".repeat(widest - columns(command));
+        let whole = format!("{label}{command}{blanks}  {why}");
+        if columns(&whole) <= page.width() {
+            page.line(&whole);
+            continue;
+        }
+        // On one line where it fits; else there has to be room for the backslash.
+        let room = page.width() - label.len();
+        let fits = columns(command) <= room;
+        let parts = continued(command, if fits { room } else { page.width() - 10 });
+        for (at, part) in parts.iter().enumerate() {
+            page.line(&format!("{}{part}", if at == 0 { label } else { "        " }));
+        }
+        page.prose(8, why, Tone::Dim);
+    }
+}
+
+/// A command in lines of about `width` columns that a shell reads as one: broken before options,
+/// never inside a word or a quoted one.
+fn continued(command: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut from = 0;
+    let ends = command.match_indices(" --").map(|(at, _)| at);
+    let quote = |before: &str| !before.ends_with('\\');
+    let quoted = |at: &usize| {
+        let quotes = command[..*at].match_indices(['\'', '"']);
+        quotes.filter(|(at, _)| quote(&command[..*at])).count() % 2 == 1
+    };
+    for to in ends.filter(|at| !quoted(at)).chain([command.len()]) {
+        let part = &command[from..to];
+        match lines.last_mut() {
+            Some(line) if columns(line) + columns(part) <= width => *line += part,
+            _ => lines.push(part.trim_start().to_owned()),
+        }
+        from = to;
+    }
+    let last = lines.len().saturating_sub(1);
+    lines.iter_mut().take(last).for_each(|line| *line += " \\");
+    lines
 }
 
 /// Prose wider than this is tiring to read.
@@ -338,5 +504,15 @@ mod tests {
     fn long_words_are_broken_and_no_line_is_too_wide() {
         assert_eq!(wrap("ab cdefghij k", 4), ["ab", "cdef", "ghij", "k"]);
         assert_eq!(wrap("接続接続", 5), ["接続", "接続"]);
+    }
+
+    #[test]
+    fn a_long_command_goes_on_after_a_backslash_and_is_broken_before_an_option() {
+        let command = r"tcptoll keepalive --to host:1 --null 'it'\''s --b c' --fault freeze";
+        assert_eq!(
+            continued(command, 30),
+            [r"tcptoll keepalive --to host:1 \", r"--null 'it'\''s --b c' \", "--fault freeze"]
+        );
+        assert_eq!(continued(command, 80), [command]);
     }
 }

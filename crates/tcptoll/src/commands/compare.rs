@@ -18,8 +18,8 @@ use tcptoll_measure::record::Record;
 use tcptoll_measure::runner;
 use tcptoll_measure::runner::MergeOptions;
 use tcptoll_measure::runner::Schedule;
+use tcptoll_show::between::Between;
 use tcptoll_show::printable_line;
-use tcptoll_show::text::between::Between;
 
 /// One of the two.
 struct Side {
@@ -126,7 +126,7 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
                 comparisons: &comparisons,
                 warnings: &warnings,
             };
-            let text = tcptoll_show::text::between::text(&view, screen::style());
+            let text = tcptoll_show::between::text(&view, screen::style());
             if comparisons.iter().any(|comparison| comparison.ci95.is_some()) {
                 text
             } else {

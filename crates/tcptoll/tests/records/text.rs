@@ -6,7 +6,7 @@ use super::{HOSTILE, all, in_snapshots, load};
 use tcptoll_core::record::{Comparison, Resolved, Round, Summary, Verdict, WarningEntry};
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_show::TextStyle;
-use tcptoll_show::text::between::{self, Between};
+use tcptoll_show::between::{self, Between};
 
 const RECORD: &str = "/home/me/.local/share/tcptoll/connect-20261121-2104.jsonl";
 
@@ -198,11 +198,11 @@ fn a_quantile_of_two_runs_is_not_called_a_mean() {
 }
 
 #[test]
-fn a_mark_is_a_round_up_to_thirty_and_says_if_it_is_more() {
+fn a_mark_is_a_round_up_to_twenty_and_says_if_it_is_more() {
     let mut summary = load("http_study");
     for arm in &mut summary.arms {
         let one = arm.rounds[0].clone();
-        arm.rounds = (0..30).map(|round| Round { round, ..one.clone() }).collect();
+        arm.rounds = (0..20).map(|round| Round { round, ..one.clone() }).collect();
     }
     let marks = |text: &str| {
         let row = text.lines().find(|line| line.starts_with("  keep-alive, 1 ")).expect("a row");
@@ -210,13 +210,13 @@ fn a_mark_is_a_round_up_to_thirty_and_says_if_it_is_more() {
     };
     let wide = TextStyle { colour: false, width: 140 };
     let each = REPORTS.text(&summary, None, wide);
-    assert_eq!(marks(&each), 30);
+    assert_eq!(marks(&each), 20);
     assert!(!each.contains("each mark") && !each.contains("× an excluded"), "{each}");
     for arm in &mut summary.arms {
         arm.rounds.extend(arm.rounds.clone());
     }
     let shared = REPORTS.text(&summary, None, wide);
-    assert_eq!(marks(&shared), 30);
+    assert_eq!(marks(&shared), 20);
     assert!(shared.contains("each mark: the mean of 2 rounds"), "{shared}");
 }
 

@@ -1,7 +1,7 @@
 //! Tables and pictures of `messages`: rates, latencies, what a message costs. Its pictures show goodput and
 //! latency over the size of a message, and which way of sending is the fastest at each size.
 
-use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
 use tcptoll_core::experiment::columns::{
     ECHO_P50, ERRORS, OK, client_cpu_column, every, server_cpu_column, tidy,
 };
@@ -9,6 +9,7 @@ use tcptoll_core::experiment::figures::{
     CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, SERVER_SEGMENTS,
 };
 use tcptoll_core::record::Arm;
+use tcptoll_core::sheet::Room;
 use tcptoll_core::verdict::throughput::{Direction, limited_by};
 use tcptoll_show::run::{NONE, Own};
 
@@ -29,18 +30,17 @@ pub(super) fn limit(arm: &Arm) -> Option<&'static str> {
 }
 
 const fn latency(quantile: Quantile) -> Column {
-    Column::quantile(("latency", quantile.name()), quantile.name(), LATENCY.name, quantile)
+    Column::quantile(("latency", quantile.name()), "", LATENCY.name, quantile)
 }
 
 const MESSAGES: Column =
-    Column::new(("", "messages/s"), "messages/s", tidy(&RATE), Estimate("")).shown(Show::Always);
+    Column::new(("", "messages/s"), "messages/s", tidy(&RATE), Estimate("")).shown(Room::Always);
 const MBIT_S: Column = Column::new(
     ("goodput", "Mbit/s"),
     "goodput Mbit/s",
     tidy(&GOODPUT),
     Number(|arm| value(arm, GOODPUT.name), MBIT),
-)
-.or_alone("Mbit/s");
+);
 const MEAN: Column = Column::whole("mean", tidy(&LATENCY_MEAN), Estimate(LATENCY_MEAN.unit));
 const ACK_MAX: Column =
     Column::quantile(("ACK delay", "max"), "server's ACK delay max", ACK_DELAY.name, Max);
@@ -85,79 +85,24 @@ const LIMITED_BY: Column = Column::new(
 );
 
 /// The tables, in the order of every report.
-pub(super) const TABLES: &[Table] = &[
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Text],
-        has: every,
-        parts: &[
-            &[MESSAGES, MBIT_S],
-            &[latency(P50), latency(P99), latency(Max)],
-            &[ACK_MAX.over_unit()],
-            &[CALLS_EACH, SENT, ANSWERED],
-            &[CLIENT, SERVER],
-            &[CLIENT_SHARE, SERVER_SHARE],
-            &[LIMITED_BY],
-            &[OK],
-        ],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Page],
-        has: every,
-        parts: &[&[
-            MESSAGES,
-            MBIT_S,
-            latency(P50).called("latency p50"),
-            latency(P99).called("latency p99"),
-            latency(P999).called("latency p99.9"),
-            latency(Max).called("latency max"),
-            MEAN.called("latency mean"),
-            ACK_P50,
-            ACK_MAX,
-            LIMITED_BY,
-            OK,
-            ERRORS,
-        ]],
-    },
-    Table {
-        id: "costs",
-        title: "What a message costs",
-        forms: &[Form::Page],
-        has: every,
-        parts: &[&[
-            CALLS_EACH,
-            SENT,
-            ANSWERED,
-            CLIENT,
-            SERVER,
-            CLIENT_SHARE,
-            SERVER_SHARE,
-            ECHO_P50,
-        ]],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Markdown],
-        has: every,
-        parts: &[&[
-            MESSAGES,
-            MBIT_S,
-            MEAN,
-            CALLS_EACH,
-            SENT,
-            ANSWERED,
-            CLIENT,
-            SERVER,
-            CLIENT_SHARE,
-            SERVER_SHARE,
-            LIMITED_BY,
-        ]],
-    },
-];
+pub(super) const TABLES: &[Table] = &[Table {
+    id: "figures",
+    title: "",
+    has: every,
+    room: Room::Always,
+    parts: &[
+        &[MESSAGES, MBIT_S],
+        &[latency(P50), latency(P99), latency(P999).shown(Room::Page), latency(Max)],
+        &[MEAN.called("latency mean")],
+        &[ACK_P50.shown(Room::Page), ACK_MAX],
+        &[CALLS_EACH, SENT, ANSWERED],
+        &[CLIENT, SERVER],
+        &[CLIENT_SHARE, SERVER_SHARE],
+        &[LIMITED_BY],
+        &[ECHO_P50.shown(Room::Page)],
+        &[OK, ERRORS],
+    ],
+}];
 
 pub(crate) const OWN: Own = Own {
     picture: throughput::picture,

@@ -1,12 +1,13 @@
 //! `--memory`: the figures of an arm, next to the rule of thumb for socket buffers; the answer, in at most three
 //! sentences; and the tables: one connection at each end, all connections, and the machine's own counters.
 
-use tcptoll_core::experiment::column::{Column, Figure, Form, Table};
+use tcptoll_core::experiment::column::{Column, Figure, Table};
 use tcptoll_core::experiment::columns::{ERRORS, OK};
 use tcptoll_core::experiment::spec::MetricSpec;
 use tcptoll_core::record::{
     Arm, Buffer, BufferLimit, ConnectionMemory, MemorySockets, MemoryState, NextStep, Summary,
 };
+use tcptoll_core::sheet::Room;
 use tcptoll_core::units::{human_bytes, human_count, text_size};
 
 use super::{CLIENT_FILLED_MEMORY, CLIENT_IDLE_MEMORY, SERVER_FILLED_MEMORY, SERVER_IDLE_MEMORY};
@@ -383,29 +384,25 @@ const TIDY: &[Column] = &[
     bytes("rule_bytes", |arm| connection_memory(arm).and_then(rule_bytes)),
 ];
 
-const fn figures(forms: &'static [Form], parts: &'static [&'static [Column]]) -> Table {
-    Table { id: "memory", title: "Kernel memory of open connections", forms, has: measured, parts }
-}
-
 /// Memory by connection and in total.
-pub(crate) const FIGURES: Table = figures(&[Form::Text], &[EACH, TOTAL, RULE, &[OK]]);
-
-/// The same on a page, with the errors.
-pub(crate) const PAGE: Table = figures(&[Form::Page], &[EACH, TOTAL, RULE, &[OK, ERRORS]]);
-
-/// The same in Markdown, which says elsewhere what succeeded.
-pub(crate) const MARKDOWN: Table = figures(&[Form::Markdown], &[EACH, TOTAL, RULE]);
+pub(crate) const FIGURES: Table = Table {
+    id: "memory",
+    title: "Kernel memory of open connections",
+    has: measured,
+    room: Room::Always,
+    parts: &[EACH, TOTAL, RULE, &[OK, ERRORS]],
+};
 
 /// The same as plain numbers.
 pub(crate) const PLAIN: Table =
-    Table { id: "memory", title: "", forms: &[Form::Csv], has: measured, parts: &[TIDY] };
+    Table { id: "memory-plain", title: "", has: measured, room: Room::File, parts: &[TIDY] };
 
 /// The buffers behind it and the machine's counters.
 pub(crate) const COUNTERS: Table = Table {
     id: "memory-counters",
     title: "Requested and effective buffers, and the machine's own counters",
-    forms: &[Form::Page, Form::Markdown],
     has: measured,
+    room: Room::Page,
     parts: &[WITNESS],
 };
 

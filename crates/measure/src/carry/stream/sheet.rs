@@ -2,10 +2,11 @@
 //! goodput over buffer and message size beside what limits it, the round trip that the load causes, and how both went
 //! over time.
 
-use tcptoll_core::experiment::column::{Column, Figure, Form, Show, Table, value};
-use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, any_has, every, tidy};
+use tcptoll_core::experiment::column::{Column, Figure, Table, value};
+use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, any_has, tidy};
 use tcptoll_core::experiment::figures::GOODPUT;
 use tcptoll_core::record::{Arm, Buffer, Sender, Summary, Transfer};
+use tcptoll_core::sheet::Room;
 use tcptoll_core::verdict::throughput::{
     Direction, Limited, bandwidth_delay_product_bytes, limited_by,
 };
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::carry::pictures as throughput;
 
-use Figure::{Count, Estimate, Number, OfGreatest, Share, Time, Words};
+use Figure::{Count, Number, OfGreatest, Share, Time, Words};
 
 /// Bytes/s to Mbit/s.
 const MBIT: f64 = 8e-6;
@@ -128,8 +129,7 @@ const RATE: Column = Column::new(
     tidy(&GOODPUT),
     Number(|arm| value(arm, GOODPUT.name), MBIT),
 )
-.shown(Show::Always)
-.or_alone(MBIT_S);
+.shown(Room::Always);
 const UP: Column = Column::new(
     (MBIT_S, "up"),
     "goodput to the server",
@@ -166,7 +166,7 @@ const TIME: Column = Column::new(
 .when(transferred);
 const LIMIT: Column =
     Column::new(("", "limited by"), "limited by", ("limited_by", ""), Words(limited_by_words))
-        .shown(Show::Always)
+        .shown(Room::Always)
         .sorted_by(goodput);
 const ROUND_TRIP: &str = "round trip";
 const QUIET: Column = Column::new(
@@ -297,91 +297,34 @@ const COUNTED: &[Column] = &[
     }),
 ];
 
-/// Figures of every form: bandwidth first, then what it costs.
-const CARRIED: &[Column] = &[RATE, UP, DOWN, OF_LINK, OF_BEST, TIME];
-
 /// The tables of data, in the order of every report.
 pub(super) const TABLES: &[Table] = &[
     memory::FIGURES,
-    memory::PAGE,
-    memory::MARKDOWN,
     memory::COUNTERS,
     memory::PLAIN,
     Table {
         id: "figures",
         title: "",
-        forms: &[Form::Text],
         has: carried,
+        room: Room::Always,
         parts: &[
-            CARRIED,
+            &[RATE, UP, DOWN, OF_LINK, OF_BEST, TIME],
             &[LIMIT],
             &[QUIET, LOADED],
             &[AGAIN],
             &[CLIENT, SERVER],
+            &[START.shown(Room::Page), OK.shown(Room::Page), ERRORS],
             &[SEND_ASKED, SEND_GOT],
             &[RECEIVE_ASKED, RECEIVE_GOT],
             &[PEER_WINDOW, PRODUCT],
         ],
     },
     Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Page],
-        has: every,
-        parts: &[&[
-            Column { figure: Estimate("bytes/s"), ..RATE },
-            Column { figure: Estimate("bytes/s"), ..UP },
-            Column { figure: Estimate("bytes/s"), ..DOWN },
-            OF_LINK,
-            OF_BEST,
-            TIME,
-            LIMIT,
-            QUIET,
-            LOADED,
-            AGAIN,
-            CLIENT,
-            SERVER,
-            START,
-            OK.shown(Show::Present),
-            ERRORS,
-        ]],
-    },
-    Table {
         id: "limits",
-        title: "Buffers, windows, and the time spent waiting for them",
-        forms: &[Form::Page],
+        title: "Windows, and the time spent waiting for buffers",
         has: carried,
-        parts: &[
-            &[SEND_ASKED, SEND_GOT, RECEIVE_ASKED, RECEIVE_GOT],
-            &[PEER_WINDOW, CONGESTION_WINDOW, PRODUCT],
-            SHARES,
-            COUNTED,
-            &[ECHO_P50],
-        ],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Markdown],
-        has: carried,
-        parts: &[
-            CARRIED,
-            &[LIMIT, QUIET, LOADED, AGAIN, CLIENT, SERVER],
-            &[SEND_ASKED, SEND_GOT, RECEIVE_ASKED, RECEIVE_GOT, PEER_WINDOW, PRODUCT],
-        ],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Csv],
-        has: carried,
-        parts: &[
-            &[OF_BEST, LIMIT, QUIET],
-            &[SEND_ASKED, SEND_GOT, RECEIVE_ASKED, RECEIVE_GOT],
-            &[PEER_WINDOW, CONGESTION_WINDOW, PRODUCT],
-            SHARES,
-            COUNTED,
-        ],
+        room: Room::Page,
+        parts: &[&[CONGESTION_WINDOW], SHARES, COUNTED, &[ECHO_P50]],
     },
 ];
 

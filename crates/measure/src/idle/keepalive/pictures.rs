@@ -20,8 +20,8 @@ use tcptoll_show::figures::plural;
 use tcptoll_show::own::{Answer, Failed, Picture};
 use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
+use tcptoll_show::table;
 use tcptoll_show::{figures, number};
-use tcptoll_show::{html, markdown as md, text as terminal};
 
 pub(crate) const OWN: Own = Own {
     words: cell,
@@ -33,8 +33,7 @@ pub(crate) const OWN: Own = Own {
         never: "never detected",
         caption: caption_of_deaths,
     }),
-    text: Some(text),
-    markdown: Some(markdown),
+    text_after: letters,
     picture,
     sections,
     ..NONE
@@ -42,9 +41,6 @@ pub(crate) const OWN: Own = Own {
 
 /// Ways of checking that are told apart in words; more would push the answer off the screen.
 const SETTINGS: usize = 6;
-
-/// Columns of a name beside the trade.
-const NAME: usize = 22;
 
 fn failed(Failed { failed, tried }: Failed) -> String {
     let [bad, all] = [failed, tried].map(number::count);
@@ -78,37 +74,14 @@ fn any_died(summary: &Run) -> bool {
     summary.arms.iter().any(|arm| deaths(arm).is_some())
 }
 
-/// Arms where something died and the trade between that and packets, then what every arm took: where
-/// peers died, when that was known is the answer.
-fn text(summary: &Run, width: usize) -> Vec<Part> {
+/// Each way of checking with its settings, and the trade drawn with letters where there is room.
+fn letters(summary: &Run, width: usize) -> Vec<Part> {
     let mut blocks = how(summary);
-    if any_died(summary) {
-        blocks.push(Part::Blank);
-        blocks.extend(terminal::table(summary, width, "deaths"));
-        blocks.push(Part::Blank);
-        let tone = |note: &Note| if note.bad { Tone::Doubt } else { Tone::Dim };
-        let notes = notes(&summary.arms).into_iter();
-        blocks.extend(notes.map(|note| {
-            let tone = tone(&note);
-            Part::prose(2, note.text, tone)
-        }));
-    }
-    blocks.extend(
-        trade(summary).map(|trade| traded_text(summary, &trade, width)).unwrap_or_default(),
-    );
-    blocks.push(Part::Blank);
-    blocks.extend(terminal::table(summary, width, "took"));
-    blocks
-}
-
-/// The trade as a table and, where it has room, as a picture.
-fn traded_text(summary: &Run, trade: &Trade<'_>, width: usize) -> Vec<Part> {
-    let mut blocks = vec![Part::Blank];
-    blocks.extend(terminal::named_table(summary, "trade", "time and packets", NAME));
-    blocks.push(Part::Blank);
-    let picture = lines(trade, width);
+    let Some(trade) = trade(summary) else { return blocks };
+    let picture = lines(&trade, width);
     let remarks = trade.remarks.iter().cloned();
     let basis = trade.basis().filter(|_| !picture.is_empty());
+    blocks.push(Part::Blank);
     blocks.extend(picture.into_iter().map(|line| Part::pieces(vec![(Tone::Plain, line)])));
     let basis = basis.map(|basis| format!("Small letters: {basis}."));
     blocks.extend(remarks.chain(basis).map(|text| Part::prose(2, text, Tone::Dim)));
@@ -128,26 +101,12 @@ fn how(summary: &Run) -> Vec<Part> {
     let more = ways.len().saturating_sub(SETTINGS);
     let labelled = |label: String, text: String| Part::labelled(label, 14, text, Tone::Dim);
     let shown = ways.into_iter().take(SETTINGS);
-    let mut blocks: Vec<Part> =
-        shown.map(|(mechanism, way)| labelled(format!("  {mechanism}"), way)).collect();
+    let mut blocks = vec![Part::Blank];
+    blocks.extend(shown.map(|(mechanism, way)| labelled(format!("  {mechanism}"), way)));
     if more > 0 {
         blocks.push(labelled(String::new(), format!("{more} more settings in the record")));
     }
-    blocks.push(Part::Blank);
     blocks
-}
-
-/// What checking took, what died, and the trade between the two.
-fn markdown(summary: &Run) -> Vec<Part> {
-    let mut passages = [md::part(summary, "took"), md::part(summary, "deaths")].concat();
-    let notes: Vec<String> = notes(&summary.arms).into_iter().map(|note| note.text).collect();
-    if !notes.is_empty() {
-        passages.push(Part::notes(notes));
-    }
-    if trade(summary).is_some() {
-        passages.extend(md::part(summary, "trade"));
-    }
-    passages
 }
 
 /// Deaths, the trade, and what checking took.
@@ -157,16 +116,17 @@ fn sections(summary: &Run) -> Vec<Section> {
     }
     let mut sections = Vec::new();
     if any_died(summary) {
-        let mut items = html::table(summary, "", "deaths");
-        items.extend(html::table(summary, "What detection took, and by what", "spent"));
+        let mut items = table(summary, "", "deaths");
+        items.extend(table(summary, "What detection took, and by what", "spent"));
         let notes = notes(&summary.arms);
         if !notes.is_empty() {
             items.push(Part::Notes { notes });
         }
-        sections.push(Section::new("Dead connections, and when they were detected", items));
+        let title = "Dead connections, and when they were detected";
+        sections.push(Section::new(title, items).everywhere());
     }
     if let Some(trade) = trade(summary) {
-        let mut items = html::table(summary, "", "trade");
+        let mut items = table(summary, "", "trade");
         if let Some(basis) = trade.basis() {
             let computed = computed(&trade);
             items.push(Part::prose(0, capital(&basis) + ".", Tone::Dim));
@@ -180,11 +140,11 @@ fn sections(summary: &Run) -> Vec<Section> {
                 ))],
             ));
         }
-        sections.push(Section::led("Detection time and packets", items));
+        sections.push(Section::led("Detection time and packets", items).everywhere());
     }
-    let mut items = html::table(summary, "", "traffic");
-    items.extend(html::table(summary, "Per hour", "hourly"));
-    let more = html::table(summary, "", "more");
+    let mut items = table(summary, "", "traffic");
+    items.extend(table(summary, "Per hour", "hourly"));
+    let more = table(summary, "", "more");
     if !more.is_empty() {
         items.push(Part::folded("Bytes by kind, and retransmissions", "", more));
     }
@@ -194,13 +154,13 @@ fn sections(summary: &Run) -> Vec<Section> {
         let rows = Part::Table(Table::texts(&heads, &[1, 2, 3], to_set));
         items.push(Part::folded("Settings", "", vec![rows]));
     }
-    items.extend(html::table(summary, "CPU and memory", "cost"));
+    items.extend(table(summary, "CPU and memory", "cost"));
     if summary.arms.iter().any(|arm| value(arm, MACHINE_CPU.name).is_some()) {
         let words = "Machine: CPU of all programs on the machine except the link emulator, which \
                      also does the work of receiving packets.";
         items.push(Part::prose(0, words.to_owned(), Tone::Dim));
     }
-    sections.push(Section::new("Cost of checking", items));
+    sections.push(Section::new("Cost of checking", items).everywhere());
     sections
 }
 

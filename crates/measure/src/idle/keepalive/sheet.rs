@@ -5,12 +5,11 @@ use super::{
     ARRIVAL, BYTES, CLIENT_IDLE_CPU, CLIENT_KERNEL_MEMORY, CLIENT_MEMORY, DETECTION, MACHINE_CPU,
     PACKETS, RATE, SERVER_IDLE_CPU, SERVER_KERNEL_MEMORY,
 };
-use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
-use tcptoll_core::experiment::columns::{
-    ECHO_P50, ERRORS, OK, client_cpu_column, every, ok_of_attempts, server_cpu_column, tidy,
-};
+use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
+use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, every, ok_of_attempts, tidy};
 use tcptoll_core::experiment::figures::{CLIENT_CPU, GOODPUT, SERVER_CPU};
 use tcptoll_core::record::{Arm, Deaths, Keepalive, Summary};
+use tcptoll_core::sheet::Room;
 use tcptoll_core::tcp::wire::Traffic;
 
 use Figure::{Count, Metric, Number, Own, Words};
@@ -114,116 +113,56 @@ pub(super) const TABLES: &[Table] = &[
     Table {
         id: "figures",
         title: "",
-        forms: &[Form::Page],
         has: every,
+        room: Room::Page,
         parts: &[&[
             known_after("detected after: p50", P50),
             known_after("detected after: p99", P99),
             known_after("detected after: p99.9", P999),
             known_after("detected after: max", Max),
             ECHO_P50,
-            client_cpu_column("", "client CPU µs"),
-            server_cpu_column("", "server CPU µs"),
-            OK.shown(Show::Present).when(any_tried),
+            OK.when(any_tried),
             ERRORS,
         ]],
     },
     Table {
-        id: "took",
-        title: "",
-        forms: &[Form::Text],
-        has: every,
-        parts: &[
-            LOAD,
-            THROUGHPUT,
-            IDLE,
-            COUNTED,
-            PACKETS_HOURLY,
-            BYTES_HOURLY,
-            LINK,
-            IDLE_CPU,
-            MESSAGE_CPU,
-            MEMORY_OF,
-            &[OK_IF_TRIED],
-        ],
-    },
-    Table {
-        id: "took",
-        title: "",
-        forms: &[Form::Markdown, Form::Csv],
-        has: checked,
-        parts: &[
-            LOAD,
-            THROUGHPUT,
-            IDLE,
-            COUNTED,
-            PACKETS_HOURLY,
-            BYTES_HOURLY,
-            LINK,
-            TOOK_MORE,
-            IDLE_CPU,
-            MESSAGE_CPU,
-            MEMORY_OF,
-        ],
-    },
-    Table {
         id: "deaths",
         title: "",
-        forms: &[Form::Text],
         has: died,
-        parts: &[FAULT, KNOWN, DUE_AFTER, ALIVE, SPENT_ON, ARRIVALS],
-    },
-    Table {
-        id: "deaths",
-        title: "",
-        forms: &[Form::Markdown, Form::Csv],
-        has: died,
-        parts: &[FAULT, KNOWN, DUE_AFTER, ALIVE, SPENT_ON, ARRIVALS, DIED_MORE],
-    },
-    Table {
-        id: "deaths",
-        title: "",
-        forms: &[Form::Page],
-        has: died,
+        room: Room::Always,
         parts: &[FAULT, KNOWN, DUE_AFTER, ALIVE],
     },
     Table {
         id: "spent",
         title: "",
-        forms: &[Form::Page],
         has: died,
+        room: Room::Always,
         parts: &[SPENT_ON, ARRIVALS, DIED_MORE],
     },
-    Table {
-        id: "trade",
-        title: "",
-        forms: &[Form::Text, Form::Page, Form::Markdown],
-        has: traded,
-        parts: &[TRADE],
-    },
+    Table { id: "trade", title: "", has: traded, room: Room::Always, parts: &[TRADE] },
     // A tidy table has them of every arm.
-    Table { id: "trade", title: "", forms: &[Form::Csv], has: checked, parts: &[TRADE] },
+    Table { id: "trade-of-all", title: "", has: checked, room: Room::File, parts: &[TRADE] },
     Table {
         id: "traffic",
         title: "",
-        forms: &[Form::Page],
         has: every,
+        room: Room::Always,
         parts: &[LOAD, THROUGHPUT, IDLE, COUNTED],
     },
     Table {
         id: "hourly",
         title: "",
-        forms: &[Form::Page],
         has: every,
+        room: Room::Always,
         parts: &[PACKETS_HOURLY, BYTES_HOURLY, LINK],
     },
-    Table { id: "more", title: "", forms: &[Form::Page], has: every, parts: &[TOOK_MORE] },
+    Table { id: "more", title: "", has: every, room: Room::Page, parts: &[TOOK_MORE] },
     Table {
         id: "cost",
         title: "",
-        forms: &[Form::Page],
         has: every,
-        parts: &[IDLE_CPU, MESSAGE_CPU, MEMORY_OF],
+        room: Room::Always,
+        parts: &[IDLE_CPU, MESSAGE_CPU, MEMORY_OF, &[OK_IF_TRIED]],
     },
 ];
 

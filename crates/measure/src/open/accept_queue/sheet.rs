@@ -1,6 +1,6 @@
 //! Which figures stand in the tables of `accept-queue`.
 
-use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
 use tcptoll_core::experiment::columns::{
     CLIENT_CPU_EACH, CONN_RATE, CONNECT_MEAN_COLUMN, CONNECT_OF_FAILED_P50, CONNECT_P50,
     DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER, FAILED_OF_CONNECTIONS, FIRST_BYTE_MEAN_COLUMN, OK,
@@ -8,6 +8,7 @@ use tcptoll_core::experiment::columns::{
 };
 use tcptoll_core::experiment::figures::{CONNECT, FIRST_BYTE, QUEUE_FULL};
 use tcptoll_core::record::{Arm, ListenerQueue};
+use tcptoll_core::sheet::Room;
 use tcptoll_core::units::human_count;
 
 use crate::kit::queue_causes::overflowed;
@@ -48,7 +49,7 @@ fn drops_bound(arm: &Arm) -> Option<String> {
 const GROUP: &str = "first byte";
 
 const fn first_byte(quantile: Quantile) -> Column {
-    Column::quantile((GROUP, quantile.name()), quantile.name(), FIRST_BYTE.name, quantile)
+    Column::quantile((GROUP, quantile.name()), "", FIRST_BYTE.name, quantile)
 }
 
 const CONNECT_MAX: Column =
@@ -57,7 +58,7 @@ const QUEUE: Column =
     Column::new(("", "queue"), "accept queue peak", ("accept_queue", ""), Words(queue))
         .flush_right()
         .sorted_by(queue_share)
-        .shown(Show::Always);
+        .shown(Room::Always);
 const DROPPED: Column =
     Column::new(("", "drops"), "packets dropped", ("listener_drops", "packets"), Count(drops))
         .flush_right();
@@ -75,43 +76,26 @@ pub(super) const TABLES: &[Table] = &[
     Table {
         id: "figures",
         title: "",
-        forms: &[Form::Text],
         has: every,
+        room: Room::Always,
         parts: &[
-            &[first_byte(P50), first_byte(P99), first_byte(Max).shown(Show::Always)],
+            &[
+                first_byte(P50),
+                first_byte(P90).shown(Room::Page),
+                first_byte(P99),
+                first_byte(Max).shown(Room::Always),
+            ],
+            &[FIRST_BYTE_MEAN_COLUMN],
             &[CONNECT_P50, CONNECT_MAX],
-            &[QUEUE, DROPPED_BOUND, DROPPED, WAITED_SHARE],
-            &[FAILED_AFTER, OK],
+            &[QUEUE, FULL, DROPPED_BOUND, DROPPED, WAITED_SHARE],
+            &[FAILED_OF_CONNECTIONS, FAILED_AFTER, OK, ERRORS],
         ],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Page],
-        has: every,
-        parts: &[&[
-            first_byte(P50).called("first byte p50"),
-            first_byte(P90).called("first byte p90"),
-            first_byte(P99).called("first byte p99"),
-            first_byte(Max).called("first byte max"),
-            FIRST_BYTE_MEAN_COLUMN,
-            CONNECT_P50,
-            CONNECT_MAX,
-            QUEUE,
-            FULL,
-            DROPPED_BOUND,
-            DROPPED,
-            WAITED_SHARE,
-            FAILED_AFTER,
-            OK,
-            ERRORS,
-        ]],
     },
     Table {
         id: "costs",
         title: "Connections: rate, CPU and handshakes",
-        forms: &[Form::Page],
         has: every,
+        room: Room::Page,
         parts: &[&[
             CONN_RATE,
             CONNECT_MEAN_COLUMN,
@@ -120,25 +104,6 @@ pub(super) const TABLES: &[Table] = &[
             CLIENT_CPU_EACH,
             SERVER_CPU_EACH,
             ECHO_P50,
-        ]],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Markdown],
-        has: every,
-        parts: &[&[
-            first_byte(P50).called("first byte p50"),
-            first_byte(P99).called("first byte p99"),
-            first_byte(Max).called("first byte max"),
-            CONNECT_P50,
-            QUEUE,
-            DROPPED_BOUND,
-            DROPPED,
-            WAITED_SHARE,
-            FAILED_OF_CONNECTIONS,
-            FAILED_AFTER,
-            OK,
         ]],
     },
 ];

@@ -1,23 +1,22 @@
 //! Figures and pictures of `connect`: the columns of its tables, and where the time of a handshake went, on a
 //! terminal.
 
-use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table};
+use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table};
 use tcptoll_core::experiment::columns::{
     CONN_RATE, CONNECT_MEAN_COLUMN, CONNECT_OF_FAILED_P50, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK,
-    QUEUE_PEAK, WAITED_SHARE, any_waited, client_cpu, every, waited,
+    QUEUE_PEAK, WAITED_SHARE, any_waited, client_cpu, every,
 };
-use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED, FIRST_BYTE};
+use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED};
 use tcptoll_core::record::{Arm, PlaceKind, Step, Summary, Timeline};
-use tcptoll_core::sheet::{Part, Tone};
-use tcptoll_show::layout::{Align, lay_out};
+use tcptoll_core::sheet::{Align, Column as Shown, Part, Room, Table as Rows, Tone};
 use tcptoll_show::own::Failed;
 use tcptoll_show::run::{NONE, Own, Run};
-use tcptoll_show::{clean, figures, layout, number};
+use tcptoll_show::{clean, figures, number};
 
 use super::timeline;
 use super::timeline::Expected;
 
-use Figure::{Number, Time};
+use Figure::Number;
 use Quantile::{Max, P50, P90, P99, P999};
 
 /// Where handshakes waited, p99 is the length of a wait and p90 says whether most did.
@@ -29,73 +28,41 @@ fn answer_is_another(summary: &Summary) -> bool {
     summary.arms.iter().any(|arm| arm.histograms.contains_key(CONNECT.name))
 }
 
-fn p90_of_waits(arm: &Arm) -> Option<f64> {
-    waited(arm)?;
-    let answers = [CONNECT.name, FIRST_BYTE.name];
-    answers.iter().find_map(|name| arm.histograms.get(*name))?.p90
-}
-
 const fn answer(quantile: Quantile) -> Column {
-    Column::answer(quantile).shown(Show::Always)
+    Column::answer(quantile).shown(Room::Always)
 }
 
 const CPU: &str = "CPU µs/conn";
 const CPU_TOTAL: Column =
-    Column::new((CPU, "total"), "CPU total µs", ("", "us"), Number(client_cpu, 1.0))
-        .or_alone("CPU µs");
+    Column::new((CPU, "total"), "CPU total µs", ("", "us"), Number(client_cpu, 1.0));
 const CPU_KERNEL: Column = Column::new(
     (CPU, "kernel"),
     "CPU kernel µs",
     ("", "us"),
     Number(|arm| arm.client.cpu_system_us_per_op, 1.0),
 )
-.shown(Show::Room);
+.shown(Room::Wide);
 
 /// The tables, in the order of every report.
-pub(super) const TABLES: &[Table] = &[
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Text],
-        has: every,
-        parts: &[
-            &[
-                answer(P50),
-                answer(P90).when(any_waited),
-                answer(P99),
-                answer(P999).when(none_waited),
-                answer(Max),
-                WAITED_SHARE.shown(Show::Always).when(any_waited),
-                FIRST_BYTE_P50.when(answer_is_another),
-            ],
-            &[CPU_TOTAL, CPU_KERNEL, CONN_RATE, OK],
-        ],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Page],
-        has: every,
-        parts: &[&[
+pub(super) const TABLES: &[Table] = &[Table {
+    id: "figures",
+    title: "",
+    has: every,
+    room: Room::Always,
+    parts: &[
+        &[
             answer(P50),
-            Column::whole("p90", ("", "us"), Time(p90_of_waits)),
+            answer(P90).when(any_waited),
             answer(P99),
-            answer(P999),
+            answer(P999).when(none_waited),
             answer(Max),
-            CONNECT_MEAN_COLUMN.called("mean"),
-            FIRST_BYTE_P50,
-            ECHO_P50,
-            WAITED_SHARE,
-            CONNECT_OF_FAILED_P50,
-            CONN_RATE,
-            CPU_TOTAL,
-            CPU_KERNEL,
-            QUEUE_PEAK,
-            OK,
-            ERRORS,
-        ]],
-    },
-];
+            WAITED_SHARE.shown(Room::Always).when(any_waited),
+            FIRST_BYTE_P50.when(answer_is_another),
+        ],
+        &[CONNECT_MEAN_COLUMN, ECHO_P50.shown(Room::Page), CONNECT_OF_FAILED_P50],
+        &[CPU_TOTAL, CPU_KERNEL, CONN_RATE, QUEUE_PEAK, OK, ERRORS],
+    ],
+}];
 
 pub(crate) const OWN: Own = Own {
     failed: Some(failed),
@@ -160,7 +127,7 @@ fn timelines(summary: &Run, width: usize) -> Vec<Part> {
         blocks.push(Part::Blank);
         blocks.push(heading(timeline, (summary.arms.len() > 1).then_some(&arm.name), width));
         blocks.extend(bars(timeline, width));
-        blocks.extend(views(arm, timeline, width));
+        blocks.extend(views(arm, timeline));
     }
     if all.len() > shown.len() && !shown.is_empty() {
         let more = figures::plural((all.len() - shown.len()) as u64, "more timeline");
@@ -185,26 +152,25 @@ fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Part {
     Part::pieces(vec![(Tone::Strong, clean::shorten(&text, width))])
 }
 
-/// Steps as a table whose last column is a picture.
+/// Columns of the names of steps, and of their times.
+const STEP: usize = 34;
+const TIME: usize = 9;
+
+/// A line for each step, its bar last.
 fn bars(timeline: &Timeline, width: usize) -> Vec<Part> {
     let end = timeline::timeline_end(timeline);
-    let cells = |f: &dyn Fn(&Step) -> String| timeline.steps.iter().map(f).collect::<Vec<_>>();
     let unit = number::TimeUnit::of_column(timeline.steps.iter().map(|step| step.p50_us));
-    let number = |step: &Step| unit.figure(step.p50_us);
-    let symbol = |_: &Step| unit.symbol().to_owned();
-    let table = vec![
-        layout::LaidColumn::new("", Align::Left, cells(&|s| clean::shorten(&s.at, 8))),
-        layout::LaidColumn::new("", Align::Left, cells(&|s| clean::shorten(&s.name, 34))),
-        layout::LaidColumn::new("", Align::Point, cells(&number)),
-        layout::LaidColumn::new("", Align::Left, cells(&symbol)).gap(1),
-    ];
-    let lines = lay_out(table);
-    let left = lines.width().max(20);
+    let widest = timeline.steps.iter().map(|step| clean::columns(&step.name)).max().unwrap_or(0);
+    let names = widest.min(STEP);
+    let left = 2 + 6 + 2 + names + TIME + 3;
     let room = width.saturating_sub(left + 3).min(60);
     let mut blocks = Vec::new();
-    for (row, step) in lines.rows.iter().zip(&timeline.steps) {
+    for step in &timeline.steps {
         let bar = if room >= BAR_MIN { bar(step, end, room) } else { String::new() };
-        let row = format!("{row}{}", " ".repeat(left - clean::columns(row)));
+        let name = clean::shorten(&step.name, names);
+        let blanks = " ".repeat(names - clean::columns(&name));
+        let (at, time) = (clean::shorten(&step.at, 6), unit.figure(step.p50_us));
+        let row = format!("  {at:6}  {name}{blanks}{time:>TIME$} {:<2}", unit.symbol());
         blocks.push(Part::pieces(vec![
             (Tone::Plain, format!("{row}   ")),
             (lane_tone(&step.at), bar),
@@ -244,45 +210,30 @@ fn bar(step: &Step, end: f64, room: usize) -> String {
 }
 
 /// The handshake from each point of view against whole round trips.
-fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Part> {
+fn views(arm: &Arm, timeline: &Timeline) -> Option<Part> {
     // Without a capture there is one view: the latency itself.
     if timeline.views.is_empty() || timeline.source == "tcp-info" {
         return None;
     }
     let rtt = timeline::reference_rtt(arm);
-    let cells = |f: &dyn Fn(&tcptoll_core::record::HandshakeView) -> String| {
-        timeline.views.iter().map(f).collect::<Vec<_>>()
-    };
-    let with = |time: fn(f64) -> String| {
-        let expected = |view: &tcptoll_core::record::HandshakeView| {
-            let rtts = number::trimmed(view.expected_rtts);
-            match rtt.map(|rtt| rtt * view.expected_rtts).filter(|us| *us > 0.0) {
-                Some(us) => {
-                    let off = number::percent_off(view.p50_us / us);
-                    format!("{rtts} RTT = {} ({off})", time(us))
-                }
-                None => format!("{rtts} RTT"),
+    let row = |view: &tcptoll_core::record::HandshakeView| {
+        let rtts = number::trimmed(view.expected_rtts);
+        let expected = match rtt.map(|rtt| rtt * view.expected_rtts).filter(|us| *us > 0.0) {
+            Some(us) => {
+                let off = number::percent_off(view.p50_us / us);
+                format!("{rtts} RTT = {} ({off})", number::time(us))
             }
+            None => format!("{rtts} RTT"),
         };
-        lay_out(vec![
-            layout::LaidColumn::new(
-                "seen by",
-                Align::Left,
-                cells(&|v| clean::shorten(&v.name, 16)),
-            ),
-            layout::LaidColumn::new(
-                "from … to",
-                Align::Left,
-                cells(&|v| clean::shorten(&v.span, 26)),
-            ),
-            layout::LaidColumn::new("median", Align::Right, cells(&|v| time(v.p50_us))),
-            layout::LaidColumn::new("expected", Align::Left, cells(&expected)),
-        ])
+        [view.name.clone(), view.span.clone(), number::time(view.p50_us), expected]
     };
-    // The fourth digit of a time is worth its room only while there is room.
-    let exact = with(number::exact_time);
-    let lines = if exact.width() <= width { exact } else { with(number::time) };
-    Some(lines.part(Tone::Dim))
+    let columns = vec![
+        Shown::names("seen by"),
+        Shown::names("from … to"),
+        Shown::new("median", Align::Right),
+        Shown::new("expected", Align::Left),
+    ];
+    Some(Part::Table(Rows::new(columns, timeline.views.iter().map(row))))
 }
 
 /// Expected against measured: a line for one arm with ICMP echo beside it, else a table.
@@ -327,24 +278,22 @@ fn expected_table(rows: &[(&Arm, Expected<'_>)]) -> Vec<Part> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let names: Vec<&str> = rows.iter().map(|(arm, _)| arm.name.as_str()).collect();
-    let cells =
-        |f: &dyn Fn(&Expected<'_>) -> String| rows.iter().map(|(_, e)| f(e)).collect::<Vec<_>>();
     let times = |time: fn(&Expected<'_>) -> f64| {
         number::exact_times(&rows.iter().map(|(_, e)| time(e)).collect::<Vec<_>>())
     };
-    let lines = lay_out(vec![
-        layout::LaidColumn::new("connect, median", Align::Left, clean::shorten_all(&names, 26)),
-        layout::LaidColumn::new("expected", Align::Right, times(|e| e.theory_us)),
-        layout::LaidColumn::new("measured", Align::Right, times(|e| e.measured_us)),
-        layout::LaidColumn::new("off", Align::Right, cells(&|e| e.off())),
-    ]);
+    let times = times(|e| e.theory_us).into_iter().zip(times(|e| e.measured_us));
+    let heads = ["expected", "measured", "off"].map(|head| Shown::new(head, Align::Right));
+    let columns = [Shown::names("connect, median")].into_iter().chain(heads).collect();
+    let cells = rows.iter().zip(times);
+    let cells = cells
+        .map(|((arm, e), (expected, measured))| [arm.name.clone(), expected, measured, e.off()]);
+    let table = Rows::new(columns, cells);
     let mut how: Vec<String> =
         rows.iter().map(|(_, e)| format!("{}, RTT from {}", e.formula(), e.rtt_from)).collect();
     how.sort();
     how.dedup();
     let how = format!("expected: {}", how.join("; "));
-    vec![Part::Blank, lines.part(Tone::Strong), Part::prose(2, how, Tone::Dim)]
+    vec![Part::Blank, Part::Table(table), Part::prose(2, how, Tone::Dim)]
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Which figures stand in the tables of `syn-queue`.
 
-use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table};
+use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table};
 use tcptoll_core::experiment::columns::{
     CLIENT_CPU_EACH, CONN_RATE, CONNECT_MEAN_COLUMN, DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER,
     FAILED_OF_CONNECTIONS, FIRST_BYTE_MEAN_COLUMN, FIRST_BYTE_P50, OK, SERVER_CPU_EACH,
@@ -8,6 +8,7 @@ use tcptoll_core::experiment::columns::{
 };
 use tcptoll_core::experiment::figures::CONNECT;
 use tcptoll_core::record::{Arm, ListenerQueue};
+use tcptoll_core::sheet::Room;
 use tcptoll_core::units::human_count;
 
 use super::HALF_OPEN_PEAK;
@@ -64,14 +65,14 @@ pub(super) fn options(arm: &Arm) -> Option<String> {
 }
 
 const fn connect(quantile: Quantile) -> Column {
-    Column::quantile(("connected in", quantile.name()), quantile.name(), CONNECT.name, quantile)
+    Column::quantile(("connected in", quantile.name()), "", CONNECT.name, quantile)
 }
 
 const HALF_OPEN: Column =
     Column::new(("", "half-open"), "half-open requests", ("half_open", ""), Words(half_open))
         .flush_right()
         .sorted_by(half_open_peak)
-        .shown(Show::Always);
+        .shown(Room::Always);
 const DROPPED: Column = Column::new(
     ("", "SYNs dropped"),
     "SYNs dropped",
@@ -93,40 +94,25 @@ pub(super) const TABLES: &[Table] = &[
     Table {
         id: "figures",
         title: "",
-        forms: &[Form::Text],
         has: every,
+        room: Room::Always,
         parts: &[
-            &[connect(P50).shown(Show::Always), connect(P99), connect(Max)],
+            &[
+                connect(P50).shown(Room::Always),
+                connect(P90).shown(Room::Page),
+                connect(P99),
+                connect(Max),
+            ],
+            &[CONNECT_MEAN_COLUMN, FIRST_BYTE_P50.shown(Room::Page)],
             &[HALF_OPEN, DROPPED, COOKIES, WAITED_SHARE],
-            &[FAILED_AFTER, OK],
+            &[FAILED_OF_CONNECTIONS, FAILED_AFTER, OK, ERRORS],
         ],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Page],
-        has: every,
-        parts: &[&[
-            connect(P50).called("connect p50"),
-            connect(P90).called("connect p90"),
-            connect(P99).called("connect p99"),
-            connect(Max).called("connect max"),
-            CONNECT_MEAN_COLUMN,
-            FIRST_BYTE_P50,
-            HALF_OPEN,
-            DROPPED,
-            COOKIES,
-            WAITED_SHARE,
-            FAILED_AFTER,
-            OK,
-            ERRORS,
-        ]],
     },
     Table {
         id: "costs",
         title: "Connections: rate, CPU and TCP options",
-        forms: &[Form::Page],
         has: every,
+        room: Room::Page,
         parts: &[&[
             CONN_RATE,
             FIRST_BYTE_MEAN_COLUMN,
@@ -136,24 +122,6 @@ pub(super) const TABLES: &[Table] = &[
             CLIENT_CPU_EACH,
             SERVER_CPU_EACH,
             ECHO_P50,
-        ]],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Markdown],
-        has: every,
-        parts: &[&[
-            connect(P50).called("connect p50"),
-            connect(Max).called("connect max"),
-            HALF_OPEN,
-            DROPPED,
-            COOKIES,
-            WAITED_SHARE,
-            FAILED_OF_CONNECTIONS,
-            FAILED_AFTER,
-            OPTIONS,
-            OK,
         ]],
     },
 ];

@@ -3,12 +3,12 @@
 //!
 //! What kept ports available, or when they ran out, follows from what was counted.
 
-use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
 use tcptoll_core::experiment::columns::{ERRORS, OK, any_has, every, tidy};
 use tcptoll_core::experiment::figures::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
 use tcptoll_core::experiment::spec::MetricSpec;
 use tcptoll_core::record::{Arm, Cliff, PortUse, Summary};
-use tcptoll_core::sheet::{Part, Tone};
+use tcptoll_core::sheet::{Part, Room, Tone};
 use tcptoll_core::units::human_count;
 use tcptoll_show::own::{Failed, Picture};
 use tcptoll_show::run::Section;
@@ -48,8 +48,7 @@ const MEAN: Column = Column::new(
     tidy(&CONNECT_CPU_MEAN),
     Number(|arm| value(arm, CONNECT_CPU_MEAN.name), 1.0),
 )
-.or_alone(CPU)
-.shown(Show::Always);
+.shown(Room::Always);
 const BELOW: Column = Column::new(
     (CPU, "below"),
     "below the cliff, µs",
@@ -87,15 +86,14 @@ const IDLE: Column = Column::new(
     "client CPU idle",
     tidy(&IDLE_SHARE),
     Share(|arm| value(arm, IDLE_SHARE.name)),
-)
-.or_alone("CPU idle");
+);
 const IDLE_FIRST: Column = Column::new(
     ("CPU idle", "start"),
     "client CPU idle at the start",
     tidy(&IDLE_SHARE_FIRST),
     Share(|arm| value(arm, IDLE_SHARE_FIRST.name)),
 )
-.shown(Show::Room);
+.shown(Room::Wide);
 const IDLE_LAST: Column = Column::new(
     ("CPU idle", "end"),
     "client CPU idle at the end",
@@ -120,30 +118,18 @@ const KEPT: Column = Column::new(
     ("ports_kept_by", ""),
     Words(|arm| Supply::from_arm(arm).map(|supply| supply.words(arm))),
 )
-.shown(Show::Always);
+.shown(Room::Always);
 
 /// The tables, in the order of every report.
-pub(super) const TABLES: &[Table] = &[
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Text],
-        has: every,
-        parts: &[
-            &[MEAN, BELOW, ABOVE, AT, EXPECTED],
-            &[OPS, IDLE_FIRST, IDLE, IDLE_LAST, OK],
-            &[CLIENT, SERVER, KEPT],
-        ],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Page, Form::Markdown],
-        has: every,
-        parts: &[&[
+pub(super) const TABLES: &[Table] = &[Table {
+    id: "figures",
+    title: "",
+    has: every,
+    room: Room::Always,
+    parts: &[
+        &[
+            MEAN,
             Column::whole("connect CPU per operation", tidy(&CONNECT_CPU_PER_OP), Estimate("us")),
-            Column::answer(Quantile::P50),
-            Column::answer(Quantile::P99),
             BELOW,
             ABOVE,
             Column::whole(
@@ -153,6 +139,12 @@ pub(super) const TABLES: &[Table] = &[
             ),
             AT,
             EXPECTED,
+        ],
+        &[
+            Column::answer(Quantile::P50).shown(Room::Page),
+            Column::answer(Quantile::P99).shown(Room::Page),
+        ],
+        &[
             OPS,
             IDLE_FIRST,
             IDLE,
@@ -162,6 +154,10 @@ pub(super) const TABLES: &[Table] = &[
                 tidy(&BUSY_WORKERS),
                 Number(|arm| value(arm, BUSY_WORKERS.name), 1.0),
             ),
+            OK,
+            ERRORS,
+        ],
+        &[
             CLIENT,
             SERVER,
             Column::whole(
@@ -170,11 +166,9 @@ pub(super) const TABLES: &[Table] = &[
                 Count(|arm| count(arm, &PORTS_PEAK)),
             ),
             KEPT,
-            OK,
-            ERRORS,
-        ]],
-    },
-];
+        ],
+    ],
+}];
 
 /// With fewer connections than this share of the operations, connections are long-lived.
 const LONG_LIVED: f64 = 0.1;

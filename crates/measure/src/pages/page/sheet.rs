@@ -1,9 +1,10 @@
 //! Tables and pictures of `page`: times, connections, what was expected. Its pictures are the waterfall of each
 //! arm's median load, with the forecast beside, and the document's rule beside what was saved.
 
-use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, every, tidy};
 use tcptoll_core::experiment::figures::FIRST_BYTE_MEAN;
+use tcptoll_core::sheet::Room;
 use tcptoll_show::run::{NONE, Own};
 
 use super::{
@@ -16,7 +17,7 @@ use Quantile::{Max, P50};
 
 const SPAN_GROUP: &str = "network span";
 const MEDIAN: Column =
-    Column::quantile((SPAN_GROUP, "p50"), "network span p50", SPAN.name, P50).shown(Show::Always);
+    Column::quantile((SPAN_GROUP, "p50"), "network span p50", SPAN.name, P50).shown(Room::Always);
 const LONGEST: Column = Column::quantile((SPAN_GROUP, "max"), "network span max", SPAN.name, Max);
 const MEAN: Column = Column::new(
     (SPAN_GROUP, "mean"),
@@ -104,56 +105,21 @@ const WAITED: Column = Column::new(
 );
 
 /// The tables, in the order of every report.
-pub(super) const TABLES: &[Table] = &[
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Text],
-        has: every,
-        parts: &[
-            &[MEDIAN, LONGEST, EXPECTED],
-            &[OPENED, CRITICAL],
-            &[FIRST, BLOCKED, ALL, EVENT],
-            &[NEXT_TIME, NEXT_OPENED],
-            &[AGAIN, WAITED],
-            &[ASKED, OK],
-        ],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Page],
-        has: every,
-        parts: &[&[
-            MEDIAN,
-            LONGEST,
-            MEAN,
-            EXPECTED,
-            OPENED,
-            CRITICAL,
-            FIRST,
-            BLOCKED,
-            ALL,
-            EVENT,
-            NEXT_TIME,
-            NEXT_OPENED,
-            AGAIN,
-            BEHIND,
-            WAITED,
-            ASKED,
-            OK,
-            ERRORS,
-            ECHO_P50,
-        ]],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Markdown],
-        has: every,
-        parts: &[&[MEDIAN, MEAN, EXPECTED, OPENED, CRITICAL, FIRST, BLOCKED, ALL, NEXT_TIME, OK]],
-    },
-];
+pub(super) const TABLES: &[Table] = &[Table {
+    id: "figures",
+    title: "",
+    has: every,
+    room: Room::Always,
+    parts: &[
+        &[MEDIAN, LONGEST, MEAN.shown(Room::Page), EXPECTED],
+        &[OPENED, CRITICAL],
+        &[FIRST, BLOCKED, ALL, EVENT],
+        &[NEXT_TIME, NEXT_OPENED],
+        &[AGAIN, BEHIND.shown(Room::Page), WAITED],
+        &[ASKED, OK, ERRORS],
+        &[ECHO_P50.shown(Room::Page)],
+    ],
+}];
 
 pub(crate) const OWN: Own =
     Own { text_after: pictures::blocks, sections: pictures::sections, ..NONE };

@@ -1,10 +1,10 @@
 //! Tables and pictures of `visitors`: page times, workers, connections. Its pictures show how the server went over
 //! time, workers that hold a connection, and how long pages took; in a terminal the same with letters.
 
-use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, QUEUE_PEAK, every, tidy};
 use tcptoll_core::record::{Arm, SiteVisits};
-use tcptoll_core::sheet::{Part, Tone};
+use tcptoll_core::sheet::{Part, Room, Tone};
 use tcptoll_core::stats::Series;
 use tcptoll_show::html::of_arms;
 use tcptoll_show::html::over_time;
@@ -37,7 +37,7 @@ fn workers_expected(visits: &SiteVisits) -> Option<f64> {
 const TIME: &str = "page time";
 const MEAN: Column =
     Column::new((TIME, "mean"), "page time, mean", tidy(&PAGE_MEAN), Estimate(PAGE_MEAN.unit))
-        .shown(Show::Always);
+        .shown(Room::Always);
 const MEDIAN: Column = Column::quantile((TIME, "p50"), "page time p50", PAGE.name, P50);
 const P95: Column =
     Column::new((TIME, "p95"), "page time p95", tidy(&PAGE_P95), Estimate(PAGE_P95.unit));
@@ -109,37 +109,19 @@ const RATE: Column =
     Column::new(("", "pages/s"), "pages per second", tidy(&PAGES_RATE), Estimate(""));
 
 /// The tables, in the order of every report.
-pub(super) const TABLES: &[Table] = &[
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Text],
-        has: every,
-        parts: &[
-            &[MEAN, P95, LONGEST, FIRST, NEXT],
-            &[BUSY, EXPECTED, PEAK, LIMIT, KEPT],
-            &[OPENED, RATE, QUEUE_PEAK],
-            &[MEMORY, KILLED, OK],
-        ],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Page],
-        has: every,
-        parts: &[&[
-            MEAN, MEDIAN, P95, LONGEST, FIRST, NEXT, BUSY, EXPECTED, PEAK, LIMIT, KEPT, MEMORY,
-            KILLED, OPENED, RATE, QUEUE_PEAK, OK, ERRORS, ECHO_P50,
-        ]],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Markdown],
-        has: every,
-        parts: &[&[MEAN, P95, BUSY, EXPECTED, PEAK, LIMIT, MEMORY, OPENED, OK]],
-    },
-];
+pub(super) const TABLES: &[Table] = &[Table {
+    id: "figures",
+    title: "",
+    has: every,
+    room: Room::Always,
+    parts: &[
+        &[MEAN, MEDIAN.shown(Room::Page), P95, LONGEST, FIRST, NEXT],
+        &[BUSY, EXPECTED, PEAK, LIMIT, KEPT],
+        &[OPENED, RATE, QUEUE_PEAK],
+        &[MEMORY, KILLED, OK, ERRORS],
+        &[ECHO_P50.shown(Room::Page)],
+    ],
+}];
 
 pub(crate) const OWN: Own = Own { text_after: blocks, picture, sections, details, ..NONE };
 

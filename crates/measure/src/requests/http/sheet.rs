@@ -2,9 +2,7 @@
 //! left behind, how many ports there were.
 
 use super::{ACHIEVED, CLIENT_MEMORY, INTENDED, KERNEL_MEMORY, PER_CONNECTION, RATE, TLS};
-use tcptoll_core::experiment::column::{
-    Column, Figure, Form, Quantile, Show, Table, metric_of, value,
-};
+use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
 use tcptoll_core::experiment::columns::{
     CONN_RATE, CONNECT_P50, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK, QUEUE_PEAK, any_has,
     client_cpu_column, every, server_cpu_column, tidy,
@@ -15,14 +13,14 @@ use tcptoll_core::experiment::figures::{
 };
 use tcptoll_core::experiment::spec::MetricSpec;
 use tcptoll_core::record::{Arm, Summary};
-use tcptoll_core::sheet::{Part, Tone};
+use tcptoll_core::sheet::{Part, Room, Tone};
 use tcptoll_core::tcp::ports::PortForecast;
 use tcptoll_show::number::ABSENT;
 use tcptoll_show::own::Failed;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{clean, figures, number};
 
-use Figure::{Count, Estimate, Number, Words};
+use Figure::{Count, Estimate, Words};
 use Quantile::{Max, P50, P90, P99, P999};
 
 fn open_loop(summary: &Summary) -> bool {
@@ -31,15 +29,6 @@ fn open_loop(summary: &Summary) -> bool {
 
 fn closed_loop(summary: &Summary) -> bool {
     !open_loop(summary)
-}
-
-/// Whether the table of rounds has the rate, with its interval.
-fn rate_in_rounds(summary: &Summary) -> bool {
-    summary.rounds.is_some() && metric_of(summary) == Some(RATE.name)
-}
-
-fn rate_is_new(summary: &Summary) -> bool {
-    !rate_in_rounds(summary)
 }
 
 /// Who closed first: `client`, `server`, `both`, or the share of the one that did most often.
@@ -77,11 +66,11 @@ fn time_wait(arm: &Arm) -> [Option<u64>; 2] {
 }
 
 const fn latency(quantile: Quantile) -> Column {
-    Column::quantile(("latency", quantile.name()), quantile.name(), LATENCY.name, quantile)
+    Column::quantile(("latency", quantile.name()), "", LATENCY.name, quantile)
 }
 
 const fn memory(head: &'static str, whole: &'static str, metric: &'static MetricSpec) -> Column {
-    Column::new(("KiB/conn", head), whole, tidy(metric), Estimate("bytes"))
+    Column::new(("memory/conn", head), whole, tidy(metric), Estimate("bytes"))
 }
 
 const REQUESTS_RATE: Column =
@@ -125,7 +114,6 @@ const SERVER_SENT: Column =
     Column::whole("server segments/req", tidy(&SERVER_SEGMENTS), Estimate(""));
 const KERNEL_MEM: Column = memory("kernel", "kernel memory/conn", &KERNEL_MEMORY);
 const CLIENT_MEM: Column = memory("client", "client memory/conn", &CLIENT_MEMORY);
-const KIB: f64 = 1.0 / 1_024.0;
 const CPU: &str = "CPU µs/req";
 const CLIENT_CPU: Column = client_cpu_column(CPU, "client CPU µs/req");
 const SERVER_CPU: Column = server_cpu_column(CPU, "server CPU µs/req");
@@ -135,107 +123,45 @@ pub(super) const TABLES: &[Table] = &[
     Table {
         id: "figures",
         title: "",
-        forms: &[Form::Text],
         has: every,
+        room: Room::Always,
         parts: &[
-            &[
-                INTENDED_RATE.when(rate_is_new),
-                ACHIEVED_RATE.when(rate_is_new),
-                REQUESTS_RATE.when(closed_loop),
-            ],
+            &[INTENDED_RATE, ACHIEVED_RATE, REQUESTS_RATE.when(closed_loop)],
             &[
                 latency(P50),
-                latency(P90).shown(Show::Room),
+                latency(P90).shown(Room::Wide),
                 latency(P99),
-                latency(P999).shown(Show::Room),
+                latency(P999).shown(Room::Wide),
                 latency(Max),
             ],
-            &[CONNECT_P50.over_unit()],
-            &[TLS_P50.over_unit()],
-            &[FIRST_BYTE_P50.over_unit()],
-            &[OK],
-            &[CLIENT_CPU, SERVER_CPU],
-            &[CONTENT_RATE.shown(Show::Room)],
-            &[REQUESTS],
-            &[CLOSED_FIRST, CLIENT_WAITS, SERVER_WAITS, CLIENT_HALF_CLOSED, SERVER_HALF_CLOSED],
             &[
-                Column { figure: Number(|arm| value(arm, KERNEL_MEMORY.name), KIB), ..KERNEL_MEM },
-                Column { figure: Number(|arm| value(arm, CLIENT_MEMORY.name), KIB), ..CLIENT_MEM },
+                CONNECT_P50,
+                Column::quantile((CONNECT_P50.group, "p99"), "", CONNECT.name, P99)
+                    .shown(Room::Page),
             ],
+            &[TLS_P50, Column::quantile(("TLS", "p99"), "", TLS.name, P99).shown(Room::Page)],
+            &[FIRST_BYTE_P50],
+            &[OK, ERRORS],
+            &[CLIENT_CPU, SERVER_CPU],
+            &[CONTENT_RATE.shown(Room::Wide)],
+            &[ECHO_P50.shown(Room::Page), QUEUE_PEAK],
         ],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Page],
-        has: every,
-        parts: &[&[
-            INTENDED_RATE,
-            REQUESTS_RATE,
-            Column::answer(P50),
-            Column::answer(P90),
-            Column::answer(P99),
-            Column::answer(P999),
-            Column::answer(Max),
-            CONTENT_RATE,
-            FIRST_BYTE_P50,
-            ECHO_P50,
-            CONN_RATE,
-            CLIENT_CPU.called("client CPU µs"),
-            SERVER_CPU.called("server CPU µs"),
-            QUEUE_PEAK,
-            OK,
-            ERRORS,
-        ]],
     },
     Table {
         id: "connections",
         title: "Connections of these requests",
-        forms: &[Form::Page],
         has: every,
-        parts: &[&[
-            Column::whole("connections", ("", ""), Count(|arm| arm.connections_ok)),
-            REQUESTS,
-            CONNECT_P50,
-            Column::quantile((CONNECT_P50.group, "p99"), "connect p99", CONNECT.name, P99),
-            TLS_P50,
-            Column::quantile(("TLS", "p99"), "TLS p99", TLS.name, P99),
-            CLOSED_FIRST,
-            CLIENT_SENT,
-            SERVER_SENT,
-            CLIENT_WAITS,
-            SERVER_WAITS,
-            CLIENT_HALF_CLOSED,
-            SERVER_HALF_CLOSED,
-            KERNEL_MEM.called("kernel memory"),
-            CLIENT_MEM.called("client memory"),
-        ]],
-    },
-    Table {
-        id: "connections",
-        title: "",
-        forms: &[Form::Markdown],
-        has: every,
-        parts: &[&[
-            INTENDED_RATE,
-            // Pages have its resolution.
-            Column { figure: Estimate(""), ..REQUESTS_RATE },
-            CONNECT_P50,
-            TLS_P50,
-            FIRST_BYTE_P50,
-            CLIENT_CPU,
-            SERVER_CPU,
-            REQUESTS,
-            CLOSED_FIRST,
-            CLIENT_WAITS,
-            SERVER_WAITS,
-            CLIENT_HALF_CLOSED,
-            SERVER_HALF_CLOSED,
-            CLIENT_SENT,
-            SERVER_SENT,
-            KERNEL_MEM,
-            CLIENT_MEM,
-        ]],
+        room: Room::Always,
+        parts: &[
+            &[
+                CONN_RATE.shown(Room::Page),
+                Column::whole("connections", ("", ""), Count(|arm| arm.connections_ok)),
+            ],
+            &[REQUESTS],
+            &[CLOSED_FIRST, CLIENT_WAITS, SERVER_WAITS, CLIENT_HALF_CLOSED, SERVER_HALF_CLOSED],
+            &[CLIENT_SENT, SERVER_SENT],
+            &[KERNEL_MEM, CLIENT_MEM],
+        ],
     },
 ];
 

@@ -8,10 +8,10 @@ use super::{
     LOCAL_FAILED, LOCAL_LATENCY, LOCAL_LATENCY_MEAN, LOCAL_RATE, RECOVERY, WORKERS_BUSY_PEAK,
     WORKERS_STUCK,
 };
-use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
 use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, every, tidy};
 use tcptoll_core::record::{Arm, RequestGroup, WorkerPool};
-use tcptoll_core::sheet::{Part, Tone};
+use tcptoll_core::sheet::{Part, Room, Tone};
 use tcptoll_core::stats::Series;
 use tcptoll_show::html::of_arms;
 use tcptoll_show::html::over_time;
@@ -41,7 +41,7 @@ const LOCAL_MEAN: Column = Column::new(
     tidy(&LOCAL_LATENCY_MEAN),
     Estimate(LOCAL_LATENCY_MEAN.unit),
 )
-.shown(Show::Always);
+.shown(Room::Always);
 const LOCAL_P50: Column =
     Column::quantile((WITHOUT, "p50"), "latency without backend, p50", LOCAL_LATENCY.name, P50);
 const LOCAL_P99: Column =
@@ -126,71 +126,36 @@ pub(super) const TABLES: &[Table] = &[
     Table {
         id: "figures",
         title: "",
-        forms: &[Form::Text],
         has: every,
+        room: Room::Always,
         parts: &[
-            &[LOCAL_MEAN, LOCAL_P99, LOCAL_FAILS],
-            &[BACKEND_MEAN, BACKEND_FAILS],
-            &[BUSY_MEAN, BUSY_EXPECTED, BUSY_EXPECTED_MAX, WORKERS],
-            &[RECOVERED],
-            &[QUEUE, DROPS],
-            &[OK],
+            &[
+                LOCAL_MEAN,
+                LOCAL_P50.shown(Room::Page),
+                LOCAL_P99,
+                LOCAL_MAX.shown(Room::Page),
+                LOCAL_PER_S.shown(Room::Page),
+                LOCAL_FAILS,
+            ],
+            &[
+                BACKEND_MEAN,
+                BACKEND_P99.shown(Room::Page),
+                BACKEND_PER_S.shown(Room::Page),
+                BACKEND_FAILS,
+            ],
+            &[OK, ERRORS],
         ],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Page],
-        has: every,
-        parts: &[&[
-            LOCAL_MEAN,
-            LOCAL_P50,
-            LOCAL_P99,
-            LOCAL_MAX,
-            LOCAL_PER_S,
-            LOCAL_FAILS,
-            BACKEND_MEAN,
-            BACKEND_P99,
-            BACKEND_PER_S,
-            BACKEND_FAILS,
-            OK,
-            ERRORS,
-        ]],
     },
     Table {
         id: "workers",
         title: "Workers and the backend's queue",
-        forms: &[Form::Page],
         has: |arm| pool(arm).is_some(),
-        parts: &[&[
-            BUSY_MEAN,
-            BUSY_EXPECTED,
-            BUSY_EXPECTED_MAX,
-            BUSY_PEAK,
-            WORKERS,
-            QUEUE,
-            DROPS,
-            RECOVERED,
-            ECHO_P50,
-        ]],
-    },
-    Table {
-        id: "figures",
-        title: "",
-        forms: &[Form::Markdown],
-        has: every,
-        parts: &[&[
-            LOCAL_MEAN,
-            LOCAL_P99,
-            LOCAL_FAILS,
-            BACKEND_MEAN,
-            BACKEND_FAILS,
-            BUSY_MEAN,
-            BUSY_EXPECTED,
-            BUSY_EXPECTED_MAX,
-            WORKERS,
-            RECOVERED,
-        ]],
+        room: Room::Always,
+        parts: &[
+            &[BUSY_MEAN, BUSY_EXPECTED, BUSY_EXPECTED_MAX, BUSY_PEAK.shown(Room::Page), WORKERS],
+            &[QUEUE, DROPS],
+            &[RECOVERED, ECHO_P50.shown(Room::Page)],
+        ],
     },
 ];
 

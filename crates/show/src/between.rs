@@ -1,16 +1,14 @@
 //! What changed between two runs? How many arms moved, whether the machines are the same, and each
 //! arm of both with ratio and verdict.
 
-use tcptoll_core::record::{Comparison, Passport, PlaceKind, Resolved, Verdict, WarningEntry};
+use tcptoll_core::record::{Arm, Comparison, Passport, PlaceKind, Resolved, Verdict, WarningEntry};
 use tcptoll_core::units::capital;
 
-use super::Draft;
-use crate::layout::{Align, LaidColumn, Lines, lay_out};
+use tcptoll_core::sheet::{Align, Column, Forms, Note, Part, Sheet, Table, Tone};
+
 use crate::number::{self, ABSENT, Estimate};
 use crate::run::{NONE, Run};
-use crate::sheet::wrap_phrases;
-use crate::{TextStyle, clean, effect, figures, findings, rounds};
-use tcptoll_core::sheet::{Forms, Note, Sheet, Tone};
+use crate::{TextStyle, columns, effect, figures, findings, rounds};
 
 /// Two runs, and what their rounds allow one to say of A against B.
 pub struct Between<'a> {
@@ -31,16 +29,14 @@ pub struct Between<'a> {
 /// Two runs for a terminal: what moved, what differs between the machines, each arm of both.
 #[must_use]
 pub fn text(runs: &Between<'_>, style: TextStyle) -> String {
-    crate::sheet::text(&sheet(runs, style.width.max(60)), style)
+    crate::sheet::text(&sheet(runs), style)
 }
 
-/// What there is to see of two runs, for a terminal of this width.
-fn sheet(runs: &Between<'_>, width: usize) -> Sheet {
+/// What there is to see of two runs.
+fn sheet(runs: &Between<'_>) -> Sheet {
     let mut sheet =
         Sheet { answer: [answer(runs), String::new()], tone: Tone::Strong, ..Sheet::default() };
-    let mut page = Draft { parts: Vec::new(), width };
-    names(&mut page, runs);
-    sheet.about.extend(Forms::TEXT, std::mem::take(&mut page.parts));
+    sheet.about.put(Forms::ALL, names(runs));
     for (name, run) in [("A", runs.a), ("B", runs.b)] {
         // The answers of the runs, which state failures, are not shown.
         let invalid =
@@ -49,36 +45,40 @@ fn sheet(runs: &Between<'_>, width: usize) -> Sheet {
         let bad = |line| Note::new(format!("{name}: {line}"), true);
         sheet.doubts.extend(lines.map(bad));
     }
-    page.blank();
-    differences(&mut page, runs);
-    tables(&mut page, runs);
-    for warning in runs.warnings {
-        let arm = warning.arm.as_ref().map(|arm| format!(" ({arm})")).unwrap_or_default();
-        page.labelled("  warning", 14, &format!("{}{arm}", warning.text), Tone::Doubt);
-    }
-    sheet.parts.extend(Forms::TEXT, page.parts);
+    sheet.parts.put(Forms::ALL, Part::Blank);
+    sheet.parts.extend(Forms::ALL, differences(runs));
+    sheet.parts.extend(Forms::ALL, tables(runs));
+    let notes = runs.warnings.iter().map(|warning| Note {
+        about: warning.arm.clone().unwrap_or_default(),
+        text: warning.text.clone(),
+        ..Note::default()
+    });
+    sheet.parts.put(Forms::ALL, Part::list("warning", notes, Tone::Doubt));
     sheet
 }
 
 /// Which run is A and which is B.
-fn names(page: &mut Draft, runs: &Between<'_>) {
-    for (letter, name, run) in [("A", runs.a_name, runs.a), ("B", runs.b_name, runs.b)] {
-        let mut words = vec![run.experiment.clone()];
-        words.extend(run.study.clone());
-        words.push(run.started_at.clone());
-        if let Some(rounds) = &run.rounds {
-            words.push(figures::plural(u64::from(rounds.done), "round"));
-        }
-        let about = words.join(" · ");
-        let room = page.width.saturating_sub(7);
-        let name = clean::shorten(name, room);
-        if clean::columns(&name) + clean::columns(&about) <= room {
-            page.coloured(&format!("{letter}  {name}   {about}"), Tone::Dim);
-        } else {
-            page.coloured(&format!("{letter}  {name}"), Tone::Dim);
-            page.prose(3, &about, Tone::Dim);
-        }
-    }
+fn names(runs: &Between<'_>) -> Part {
+    let columns = vec![
+        Column::names("").gap(0),
+        Column::names("record"),
+        Column::new("what", Align::Left),
+        Column::new("began", Align::Left),
+        Column::new("rounds", Align::Right),
+    ];
+    let row = |(letter, name, run): (&str, &str, &Run)| {
+        let study = run.study.as_ref().map_or_else(String::new, |study| format!(" · {study}"));
+        let rounds = run.rounds.as_ref().map(|rounds| rounds.done.to_string());
+        [
+            letter.to_owned(),
+            name.to_owned(),
+            format!("{}{study}", run.experiment),
+            run.started_at.clone(),
+            rounds.unwrap_or_else(|| ABSENT.to_owned()),
+        ]
+    };
+    let rows = [("A", runs.a_name, runs.a), ("B", runs.b_name, runs.b)].map(row);
+    Part::Table(Table::new(columns, rows))
 }
 
 /// How many comparisons went which way, in a sentence.
@@ -126,56 +126,40 @@ fn answer(runs: &Between<'_>) -> String {
 }
 
 /// What differs between the machines and the commands.
-fn differences(page: &mut Draft, runs: &Between<'_>) {
-    let (a, b) = (facts(runs.a), facts(runs.b));
-    let rows: Vec<(&str, &str, &str)> = a
-        .iter()
-        .zip(&b)
-        .filter(|((_, x), (_, y))| x != y)
-        .map(|((what, x), (_, y))| (*what, x.as_str(), y.as_str()))
+fn differences(runs: &Between<'_>) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let facts = facts(runs.a).into_iter().zip(facts(runs.b));
+    let rows: Vec<[String; 3]> = facts
+        .filter(|((_, a), (_, b))| a != b)
+        .map(|((what, a), (_, b))| [what.to_owned(), a, b])
         .collect();
     if rows.is_empty() {
         let p = &runs.a.passport;
         let same = [p.kernel.clone(), p.cpu.clone(), figures::plural(u64::from(p.cpus), "CPU")];
-        for line in wrap_phrases(&same, page.width.saturating_sub(4)) {
-            page.prose(2, &line, Tone::Dim);
-        }
-        page.prose(2, "Same machine, kernel and version of tcptoll.", Tone::Plain);
+        let text = format!("Same machine, kernel and version of tcptoll: {}.", same.join(" · "));
+        parts.push(Part::prose(2, text, Tone::Plain));
     } else {
-        let room = page.width.saturating_sub(26) / 2;
-        let cells = |text: &dyn Fn(&(&str, &str, &str)) -> String| {
-            rows.iter().map(text).collect::<Vec<_>>()
-        };
-        let lines = lay_out(vec![
-            LaidColumn::new("what differs", Align::Left, cells(&|row| row.0.to_owned())),
-            LaidColumn::new("A", Align::Left, cells(&|row| clean::shorten(row.1, room))),
-            LaidColumn::new("B", Align::Left, cells(&|row| clean::shorten(row.2, room))),
-        ]);
-        page.table(&lines, Tone::Strong);
+        let columns =
+            vec![Column::new("what differs", Align::Left), Column::names("A"), Column::names("B")];
+        parts.push(Part::Table(Table::new(columns, rows)));
     }
     if runs.a.command != runs.b.command {
-        page.prose(2, "the commands differ:", Tone::Plain);
+        parts.push(Part::prose(2, "the commands differ:", Tone::Plain));
         for (letter, run) in [("A", runs.a), ("B", runs.b)] {
-            page.labelled(
-                &format!("    {letter}"),
-                7,
-                &findings::command(&run.command),
-                Tone::Plain,
-            );
+            let command = findings::command(&run.command);
+            parts.push(Part::labelled(format!("    {letter}"), 7, command, Tone::Plain));
         }
     }
     for (letter, mine, other) in [("A", runs.a, runs.b), ("B", runs.b, runs.a)] {
-        let alone: Vec<&str> = mine
-            .arms
-            .iter()
-            .filter(|arm| other.arms.iter().all(|theirs| theirs.name != arm.name))
-            .map(|arm| arm.name.as_str())
-            .collect();
+        let is_alone = |name: &str| other.arms.iter().all(|theirs| theirs.name != name);
+        let names = mine.arms.iter().map(|arm| arm.name.as_str());
+        let alone: Vec<&str> = names.filter(|name| is_alone(name)).collect();
         if !alone.is_empty() {
             let text = format!("only in {letter}: {}", alone.join(" · "));
-            page.prose(2, &text, Tone::Doubt);
+            parts.push(Part::prose(2, text, Tone::Doubt));
         }
     }
+    parts
 }
 
 /// What may make two runs differ although nothing was changed, in a fixed order.
@@ -235,7 +219,8 @@ fn place(run: &Run) -> String {
 }
 
 /// Both values of each arm, ratio, interval and verdict; a table per metric.
-fn tables(page: &mut Draft, runs: &Between<'_>) {
+fn tables(runs: &Between<'_>) -> Vec<Part> {
+    let mut parts = Vec::new();
     let mut metrics: Vec<&str> = Vec::new();
     for c in runs.comparisons {
         if !metrics.contains(&c.metric.as_str()) {
@@ -243,28 +228,31 @@ fn tables(page: &mut Draft, runs: &Between<'_>) {
         }
     }
     for metric in &metrics {
-        page.blank();
         let rows: Vec<&Comparison> =
             runs.comparisons.iter().filter(|c| c.metric == *metric).collect();
-        table(page, runs, metric, &rows);
-        if let Some(note) = effect::of_two_means(&rows) {
-            page.prose(4, note, Tone::Dim);
+        let title = Part::title(runs.a.specs.words_of_metric(metric));
+        parts.extend([Part::Blank, title, Part::Table(table(runs, metric, &rows))]);
+        for c in &rows {
+            let doubt = rank_doubt(c).map(|doubt| format!("{}: {doubt}", c.a));
+            parts.extend(doubt.map(|doubt| Part::labelled("  doubt", 14, doubt, Tone::Doubt)));
         }
+        let note = effect::of_two_means(&rows);
+        parts.extend(note.map(|note| Part::prose(4, note, Tone::Dim)));
     }
-    if metrics.is_empty() {
-        return;
+    if !metrics.is_empty() {
+        let mut note =
+            "Rounds of two runs are not paired. Whatever changed between the runs, such as other load on the \
+             machine, counts as a difference."
+                .to_owned();
+        if let Some(together) = effect::together(runs.comparisons) {
+            note = format!("{together} {note}");
+        }
+        parts.push(Part::prose(2, note, Tone::Dim));
     }
-    let mut note = "Rounds of two runs are not paired. Whatever changed between the runs, such as \
-                    other load on the machine, counts as a difference."
-        .to_owned();
-    if let Some(together) = effect::together(runs.comparisons) {
-        note = format!("{together} {note}");
-    }
-    page.prose(2, &note, Tone::Dim);
+    parts
 }
 
-fn table(page: &mut Draft, runs: &Between<'_>, metric: &str, rows: &[&Comparison]) {
-    let names: Vec<&str> = rows.iter().map(|c| c.a.as_str()).collect();
+fn table(runs: &Between<'_>, metric: &str, rows: &[&Comparison]) -> Table {
     let column = |run: &Run, name: fn(&Comparison) -> &str| -> Vec<String> {
         let figure = |c: &&Comparison| {
             let arm = run.arms.iter().find(|arm| arm.name == name(c))?;
@@ -274,28 +262,21 @@ fn table(page: &mut Draft, runs: &Between<'_>, metric: &str, rows: &[&Comparison
         let estimates = Estimate::column(&figures, rounds::unit(run, metric));
         estimates.into_iter().map(|e| e.map_or_else(|| ABSENT.to_owned(), |e| e.text())).collect()
     };
-    let cells =
-        |text: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| text(c)).collect::<Vec<_>>();
+    let of_both = column(runs.a, |c| &c.a).into_iter().zip(column(runs.b, |c| &c.b));
     // A quantile of a run is no mean.
     let heads = if figures::is_quantile(metric) { ["A", "B"] } else { ["A mean", "B mean"] };
-    let columns = vec![
-        LaidColumn::new(heads[0], Align::Right, column(runs.a, |c| &c.a)),
-        LaidColumn::new(heads[1], Align::Right, column(runs.b, |c| &c.b)),
-        LaidColumn::new("A / B", Align::Point, cells(&|c| effect::ratio(c)[0].clone())),
-        LaidColumn::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
-        LaidColumn::new("verdict", Align::Left, cells(&|c| effect::judged(c, runs.a.specs))),
-    ];
-    let head = runs.a.specs.words_of_metric(metric);
-    let with = |width: usize| -> Lines {
-        let names = clean::shorten_all(&names, width);
-        let first = LaidColumn::new(&clean::shorten(&head, width.max(16)), Align::Left, names);
-        lay_out([vec![first], columns.clone()].concat())
-    };
-    let fitting = [40, 32, 24, 18].into_iter().map(with).find(|l| l.width() <= page.width);
-    match fitting {
-        Some(lines) => page.table(&lines, Tone::Strong),
-        None => below_names(page, &head, &names, columns),
-    }
+    let arm = |c: &&Comparison| runs.a.arms.iter().find(|arm| arm.name == c.a);
+    let arms: Option<Vec<&Arm>> = rows.iter().map(arm).collect();
+    let whole = || ("arm".to_owned(), rows.iter().map(|c| c.a.clone()).collect());
+    let (head, names) = arms.map_or_else(whole, |arms| columns::names(&arms));
+    let mut columns = vec![Column::names(head)];
+    columns.extend(heads.map(|head| Column::new(head, Align::Right)));
+    columns.push(Column::new("A / B", Align::Point));
+    columns.extend(["95 % interval", "verdict"].map(|head| Column::new(head, Align::Left)));
+    let cells = rows.iter().zip(names).zip(of_both).map(|((c, name), (a, b))| {
+        let [ratio, interval] = effect::ratio(c);
+        [name, a, b, ratio, interval, effect::judged(c, runs.a.specs)]
+    });
     let mut margins: Vec<String> = rows.iter().filter_map(|c| effect::margin(c)).collect();
     margins.sort();
     margins.dedup();
@@ -308,28 +289,8 @@ fn table(page: &mut Draft, runs: &Between<'_>, metric: &str, rows: &[&Comparison
     if !absent.is_empty() {
         margins.push(format!("—: {}", absent.join(", or ")));
     }
-    if !margins.is_empty() {
-        page.prose(2, &margins.join(", "), Tone::Dim);
-    }
-    for c in rows {
-        if let Some(doubt) = rank_doubt(c) {
-            page.labelled("  doubt", 14, &format!("{}: {doubt}", c.a), Tone::Doubt);
-        }
-    }
-}
-
-/// Each name on a line of its own, its figures on the next.
-fn below_names(page: &mut Draft, head: &str, names: &[&str], mut columns: Vec<LaidColumn>) {
-    columns[0].gap = 4;
-    let lines = lay_out(columns);
-    page.prose(2, head, Tone::Strong);
-    for head in &lines.heads {
-        page.coloured(head, Tone::Dim);
-    }
-    for (name, row) in names.iter().zip(&lines.rows) {
-        page.line(&format!("  {}", clean::shorten(name, page.width - 2)));
-        page.line(row);
-    }
+    let note = (!margins.is_empty()).then(|| margins.join(", "));
+    Table { note, ..Table::new(columns, cells) }
 }
 
 /// Where the rank test does not agree with the interval.

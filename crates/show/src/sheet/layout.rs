@@ -2,14 +2,13 @@
 //!
 //! Our own code, because comfy-table, like all crates among ours, cannot align a column on the decimal point.
 
-pub use tcptoll_core::sheet::Align;
-use tcptoll_core::sheet::{Part, Tone};
+use tcptoll_core::sheet::Align;
 
 use crate::clean::{columns, line};
 
 /// One column with its cells, a cell per row.
-#[derive(Clone, Debug)]
-pub struct LaidColumn {
+#[derive(Clone, Debug, Default)]
+pub(super) struct LaidColumn {
     /// Heading; may be empty.
     pub head: String,
     /// Heading over this and the following columns with the same group.
@@ -23,25 +22,6 @@ pub struct LaidColumn {
 }
 
 impl LaidColumn {
-    /// A column two blanks from its neighbour.
-    pub fn new(head: &str, align: Align, cells: Vec<String>) -> Self {
-        Self { head: head.to_owned(), group: String::new(), gap: 2, align, cells }
-    }
-
-    /// The same, under a group's heading.
-    #[must_use]
-    pub fn under(mut self, group: &str) -> Self {
-        group.clone_into(&mut self.group);
-        self
-    }
-
-    /// The same, `gap` blanks from its neighbour.
-    #[must_use]
-    pub fn gap(mut self, gap: usize) -> Self {
-        self.gap = gap;
-        self
-    }
-
     /// Cleans all texts and brings the cells to one width.
     fn settle(&mut self) {
         for cell in self.cells.iter_mut().chain([&mut self.head, &mut self.group]) {
@@ -73,7 +53,7 @@ fn pad(text: &str, width: usize, align: Align) -> String {
 
 /// Lines of a table: one or two of headings, then one per row.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub(super) struct Lines {
     /// Headings, from the top.
     pub heads: Vec<String>,
     /// Rows.
@@ -81,20 +61,14 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// As a part of a sheet, with the tone of its headings.
-    #[must_use]
-    pub fn part(self, tone: Tone) -> Part {
-        Part::Lines { heads: self.heads, rows: self.rows, tone }
-    }
-
     /// Columns of the widest line.
-    pub fn width(&self) -> usize {
+    pub(super) fn width(&self) -> usize {
         self.heads.iter().chain(&self.rows).map(|line| columns(line)).max().unwrap_or(0)
     }
 }
 
 /// Lays out columns of equally many cells.
-pub fn lay_out(mut table: Vec<LaidColumn>) -> Lines {
+pub(super) fn lay_out(mut table: Vec<LaidColumn>) -> Lines {
     for column in &mut table {
         column.settle();
     }
@@ -163,8 +137,8 @@ mod tests {
     #[test]
     fn decimal_points_stand_in_one_line() {
         let cells = ["37.1", "1,003", "0.0201", "—"].map(str::to_owned).to_vec();
-        let lines =
-            lay_out(vec![LaidColumn::new("p50", Align::Point, cells).under("connect latency")]);
+        let [head, group] = ["p50", "connect latency"].map(str::to_owned);
+        let lines = lay_out(vec![LaidColumn { head, group, gap: 2, align: Align::Point, cells }]);
         assert_eq!(lines.heads, ["  connect latency", "              p50"]);
         assert_eq!(lines.rows.len(), 4);
         assert_eq!(lines.rows[0].find('.'), lines.rows[2].find('.'));

@@ -1,82 +1,16 @@
-//! Which figures stand side by side, an arm a row? The tables that readers sort.
+//! What did the kernels, the wire and the machine say? Counters, settings, link and passport as rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tcptoll_core::sheet::{Align, Cell, Column, Part, Row, Table};
+use tcptoll_core::sheet::{Part, Table};
 
 use crate::number::{ABSENT, Estimate};
 use crate::run::{Own, Run};
-use crate::svg::arm_class;
-use crate::{columns, figures, findings, number, rounds};
-use tcptoll_core::experiment::column::Form;
+use crate::{figures, findings, number};
 use tcptoll_core::record::{Arm, LinkMeasured, Metric, Passport};
 
-/// Figures per arm, the metric of the run first under its whole name and not a second time. None: there is none.
-pub(super) fn figures(run: &Run, table: columns::RunTable) -> Option<Table> {
-    let metric = rounds::metric(run);
-    let mut shown = fill(run, &table.without(metric));
-    let estimated = metric.and_then(|key| {
-        let cell = |(arm, estimate): (&Arm, Option<Estimate>)| {
-            let value = Some(rounds::measured(arm, key)?.value);
-            Some(Cell { text: estimate?.text(), value, ..Cell::default() })
-        };
-        let cells: Vec<Option<Cell>> =
-            run.arms.iter().zip(rounds::estimates(run, key)).map(cell).collect();
-        cells.iter().any(Option::is_some).then_some((key, cells))
-    });
-    if let Some((key, cells)) = estimated {
-        let rows = shown.get_or_insert_with(|| named(run, (0..run.arms.len()).collect()));
-        if rows.rows.len() == cells.len() {
-            rows.columns.insert(1, Column::new(run.specs.words_of_metric(key), Align::Right));
-            for (row, cell) in rows.rows.iter_mut().zip(cells) {
-                if let Row::Cells { cells, .. } = row {
-                    cells.insert(1, cell.unwrap_or_else(|| ABSENT.into()));
-                }
-            }
-        }
-    }
-    shown.filter(|table| table.columns.len() > 1)
-}
-
-/// A table of the names of these arms alone.
-fn named(run: &Run, arms: Vec<usize>) -> Table {
-    let name = |at: usize| Cell {
-        text: run.arms[at].name.clone(),
-        class: arm_class(at),
-        ..Cell::default()
-    };
-    let rows = arms.into_iter().map(|at| vec![name(at)]);
-    Table { sortable: true, ..Table::new(vec![Column::new("arm", Align::Left)], rows) }
-}
-
-/// A table; columns that no arm has are left out. None: nothing is left.
-pub(super) fn fill(run: &Run, table: &columns::RunTable) -> Option<Table> {
-    let arms = table.arms(run);
-    let mut shown = named(run, arms.iter().map(|(at, _)| *at).collect());
-    for column in table.parts.iter().flatten() {
-        let cell = |arm: &Arm| Cell {
-            text: column.text(arm, run.own, Form::Page),
-            value: column.value(arm),
-            ..Cell::default()
-        };
-        let cells: Vec<Cell> = arms.iter().map(|(_, arm)| cell(arm)).collect();
-        if cells.iter().all(|cell| cell.text == ABSENT) {
-            continue;
-        }
-        shown.columns.push(Column::new(column.whole.clone(), Align::Right));
-        for (row, cell) in shown.rows.iter_mut().zip(cells) {
-            if let Row::Cells { cells, .. } = row {
-                cells.push(cell);
-            }
-        }
-    }
-    (shown.columns.len() > 1 && !shown.rows.is_empty()).then_some(shown)
-}
-
-// What did the kernels, the wire and the machine say? Counters, settings, link and passport as rows.
-
 /// What was counted of an arm: in a word, and as tables.
-pub(super) fn counters(arm: &Arm, own: &Own) -> (String, Vec<Part>) {
+pub(crate) fn counters(arm: &Arm, own: &Own) -> (String, Vec<Part>) {
     let trouble = findings::trouble(arm, own);
     let empty = BTreeMap::new();
     let server = arm.server.as_ref().map_or(&empty, |host| &host.counters);
@@ -186,7 +120,7 @@ fn notes(arm: &Arm, own: &Own) -> Vec<[String; 2]> {
 }
 
 /// The machine; of hosts of the user's each.
-pub(super) fn passport(summary: &Run) -> Vec<[String; 2]> {
+pub(crate) fn passport(summary: &Run) -> Vec<[String; 2]> {
     let (client, server) = figures::machines(summary);
     let mut rows = Vec::new();
     match server {
@@ -220,8 +154,39 @@ fn machine(p: &Passport) -> Vec<[String; 2]> {
     rows
 }
 
+/// Machines in one line.
+pub(crate) fn machines(run: &Run) -> String {
+    let line = |p: &Passport| {
+        let cpu = format!("{} × {}", p.cpus, p.cpu);
+        let mut words =
+            vec![p.kernel.clone(), cpu, number::bytes(p.memory_bytes), p.clock_source.clone()];
+        words.extend(p.governor.clone());
+        words.join(" · ")
+    };
+    let (client, server) = figures::machines(run);
+    [Some(client), server].into_iter().flatten().map(line).collect::<Vec<_>>().join("; ")
+}
+
+/// What was asked of the links, and what was measured. None: there are none.
+pub(crate) fn links(run: &Run) -> Option<Table> {
+    let heads = [
+        "arm",
+        "link",
+        "RTT asked",
+        "RTT measured",
+        "rate out / back",
+        "loss asked",
+        "lost, 95 % interval",
+        "late p99",
+        "unintended drops",
+    ];
+    let rows = run.arms.iter().filter_map(|arm| Some(link(arm, arm.link.as_ref()?)));
+    let rows: Vec<Vec<String>> = rows.collect();
+    (!rows.is_empty()).then(|| Table::texts(&heads, &[0, 1], rows))
+}
+
 /// Arm, kind, asked, RTT asked and measured, rate, loss, lateness, drops.
-pub(super) fn link(arm: &Arm, link: &LinkMeasured) -> Vec<String> {
+fn link(arm: &Arm, link: &LinkMeasured) -> Vec<String> {
     let rates = [link.rate_client_to_server_bit_per_s, link.rate_server_to_client_bit_per_s];
     let rate =
         rates.map(|rate| rate.map_or_else(|| ABSENT.to_owned(), number::bit_rate)).join(" / ");
