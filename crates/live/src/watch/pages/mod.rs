@@ -3,7 +3,6 @@
 //! `tables` has words and figures, `pictures` the curves, `sheet` their order; times of day are
 //! told by [`Clock`], and [`WatchCsv`] is the record as one tidy table.
 
-mod chart;
 mod pictures;
 mod sheet;
 mod tables;
