@@ -66,6 +66,7 @@ const GAP: f64 = 3.0;
 const STRIP: f64 = 5.0;
 
 /// All panels.
+#[derive(Default)]
 pub struct Stack {
     pub panels: Vec<Panel>,
     /// From when to when the backend stood still, s.
@@ -162,20 +163,7 @@ impl Stack {
     pub fn new(panels: Vec<Panel>) -> Self {
         let points = panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
         let last_s = points.map(|point| point[0]).fold(0.0, f64::max);
-        let (left, height, hits) = (56.0, 100.0, 40);
-        let (bands, instants, ticks) = (Vec::new(), Vec::new(), Vec::new());
-        Self {
-            panels,
-            stall: None,
-            bands,
-            instants,
-            last_s,
-            ticks,
-            x_label: None,
-            left,
-            height,
-            hits,
-        }
+        Self { panels, last_s, left: 56.0, height: 100.0, hits: 40, ..Self::default() }
     }
 
     pub fn draw(&self) -> Svg {

@@ -1,13 +1,13 @@
 //! Curves over the time of day, with what was wrong as bands behind them; and what was wrong when, as bars.
 
 use tcptoll_core::sheet::Picture;
+use tcptoll_core::units::plural;
 use tcptoll_show::html::over_time::{Axis, Band, Level, Line, Panel, Stack};
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::svg::Anchor;
 use tcptoll_show::{clean, number};
 
-use super::tables::many;
 use super::{Dated, tables};
 use crate::diagnosis::Severity;
 use crate::watch::{DATA_RETRANSMITTED, Episode, Interval, ListenerReview, Series};
@@ -108,7 +108,7 @@ fn queue_caption(listener: &ListenerReview, near: bool) -> String {
     let overflowed = if listener.overflows_unknown_s > 0.0 && listener.overflows <= 0.0 {
         "Its overflows could not be separated from those of other listeners. It".to_owned()
     } else {
-        let times = many(listener.overflows.round() as u64, "time");
+        let times = plural(listener.overflows.round() as u64, "time");
         let about = if listener.overflows_estimated { "about " } else { "" };
         format!("It overflowed {about}{times} and")
     };
@@ -116,7 +116,7 @@ fn queue_caption(listener: &ListenerReview, near: bool) -> String {
         "Longest queue: {}. Limit: {}{beyond}. {overflowed} dropped {}.",
         number::whole(listener.accept_queue_peak.into()),
         number::whole(listener.accept_queue_limit.into()),
-        many(listener.drops, "packet"),
+        plural(listener.drops, "packet"),
     )
 }
 
@@ -130,7 +130,7 @@ fn dropped(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
     let peak = view.review.peaks_per_s.get("drops").map_or(0.0, |peak| peak.value);
     let caption = format!(
         "Listeners dropped {} in all, at most {} per second.",
-        many(total, "packet"),
+        plural(total, "packet"),
         number::three(peak)
     );
     let panel = counts("packets per second", lines);
@@ -208,7 +208,7 @@ fn retransmitted(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
     let lines = rates(points, DATA_RETRANSMITTED, "retransmitted segments", "a4", joined);
     let caption = format!(
         "{} retransmitted, SYNs excluded: {} of all segments sent.",
-        many(again, "segment"),
+        plural(again, "segment"),
         number::percent(again as f64 / (again + sent).max(1) as f64)
     );
     let panel = counts("segments per second, SYNs excluded", lines);
