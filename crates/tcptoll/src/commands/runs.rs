@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::prose;
 use crate::cli::{Format, RunsArgs};
 use crate::exit::{Status, say};
+use crate::screen::cut;
 use crate::{output, screen, stdout};
 use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::study::did_you_mean;
@@ -61,12 +62,12 @@ pub(super) fn run(args: &RunsArgs) -> anyhow::Result<Status> {
     }
     let shown = if entries.is_empty() {
         let which = if args.older_than.is_some() { "such records" } else { "records" };
-        Part::line(format!("no {which} in {}", folder.display()), Tone::Plain)
+        vec![Part::line(format!("no {which} in {}", folder.display()), Tone::Plain)]
     } else {
         let more = records.len() - entries.len();
         list(&entries, more, &folder, screen::terminal().unwrap_or(usize::MAX))
     };
-    stdout::text(&prose::parts([shown], 80))
+    stdout::text(&prose::parts(shown, 80))
 }
 
 /// The records that are named, or all, of those that are old enough; each with its distance from the latest.
@@ -203,7 +204,7 @@ fn watch(entry: &mut Entry) {
 /// A line a record; what it says or its name cannot steer the terminal.
 ///
 /// `more`: records that are not listed. `width`: columns of the terminal.
-fn list(entries: &[Entry], more: usize, folder: &Path, width: usize) -> Part {
+fn list(entries: &[Entry], more: usize, folder: &Path, width: usize) -> Vec<Part> {
     let mut rows = Vec::new();
     for entry in entries {
         let when = local_time(entry.started_at.as_deref().unwrap_or_default());
@@ -225,7 +226,7 @@ fn list(entries: &[Entry], more: usize, folder: &Path, width: usize) -> Part {
         rows.push(format!("{more} more: --count {}", entries.len() + more));
     }
     rows.push(FURTHER.to_owned());
-    Part::Lines { heads: Vec::new(), rows, tone: Tone::Plain }
+    rows.into_iter().map(|row| Part::line(row, Tone::Plain)).collect()
 }
 
 const FURTHER: &str =
@@ -251,15 +252,6 @@ fn typed(entry: &Entry) -> String {
         [] => entry.name.clone().unwrap_or_else(|| "?".to_owned()),
         kept => kept.join(" "),
     }
-}
-
-/// A line that fits, with `…` where it was cut.
-fn cut(line: &str, width: usize) -> String {
-    if line.chars().count() <= width {
-        return line.to_owned();
-    }
-    let kept: String = line.chars().take(width.saturating_sub(1)).collect();
-    format!("{}…", kept.trim_end())
 }
 
 // Which record does a word mean: a file, `latest`, `latest~1`, or the name that `tcptoll runs` shows?
@@ -376,7 +368,7 @@ mod tests {
     }
 
     fn text(entries: &[Entry], more: usize, width: usize) -> String {
-        prose::parts([list(entries, more, Path::new("/records"), width)], 80)
+        prose::parts(list(entries, more, Path::new("/records"), width), 80)
     }
 
     #[test]
