@@ -16,10 +16,11 @@ use tcptoll_core::stats::{HistogramSummary, Series};
 /// A picture.
 #[derive(Clone)]
 pub(super) struct Picture {
-    svg: Svg,
-    caption: String,
+    pub(super) svg: Svg,
+    /// One sentence that says what to see.
+    pub(super) caption: String,
     /// Arms in it, where their colours are named above it.
-    legend: Vec<sheet::Arm>,
+    pub(super) legend: Vec<sheet::Arm>,
 }
 
 impl Picture {
@@ -32,21 +33,6 @@ impl Picture {
     pub(super) fn of_arms(self, summary: &Run, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
         let legend = each_arm(summary, |at, arm| drawn(at, arm).then(|| name(at, arm)));
         if summary.arms.len() > 1 { Self { legend, ..self } } else { self }
-    }
-
-    /// The drawing.
-    pub(super) fn svg(&self) -> &Svg {
-        &self.svg
-    }
-
-    /// One sentence that says what to see.
-    pub(super) fn caption(&self) -> &str {
-        &self.caption
-    }
-
-    /// Arms whose colours are named above it.
-    pub(super) fn legend(&self) -> &[sheet::Arm] {
-        &self.legend
     }
 
     /// As a part of a sheet.

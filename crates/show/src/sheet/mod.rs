@@ -6,8 +6,7 @@ mod text;
 
 pub use html::{html, html_of};
 pub use markdown::markdown;
-pub(crate) use text::wrap_phrases;
-pub use text::{parts, text};
+pub use text::{parts, text, wrap_phrases};
 
 #[cfg(test)]
 mod tests;

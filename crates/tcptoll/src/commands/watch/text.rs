@@ -5,8 +5,9 @@ use tcptoll_core::units::{host_port, human_bytes, human_count, human_us, plural}
 use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity, counted};
 use tcptoll_live::watch::{ListenerState, State};
 use tcptoll_show::printable_line;
+use tcptoll_show::sheet::wrap_phrases;
 
-use super::figures::{activity, in_words, lasts, levels, lines, unreadable};
+use super::figures::{activity, in_words, lasts, levels, unreadable};
 use super::table::{self, DESTINATIONS, Field, LISTENERS, Sort, aligned, content, fit};
 use crate::screen;
 
@@ -148,7 +149,7 @@ pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> Sheet {
     left_out(&mut parts, "more destination", state.destinations_left_out);
     parts.push(Part::Blank);
     for figures in [activity(state), levels(state), states(state), once_cost(state)] {
-        parts.extend(lines(&figures, screen::room(width)).into_iter().map(line));
+        parts.extend(wrap_phrases(&figures, screen::room(width)).into_iter().map(line));
     }
     let unreadable = unreadable(state, watched.by_root).filter(|_| watched.owners);
     parts.extend(unreadable.map(|sentence| Part::prose(0, sentence, Tone::Plain)));
