@@ -311,14 +311,11 @@ fn ticks(view: &Dated<'_>) -> Vec<(f64, String)> {
     let tick = |number: i64| {
         let at_s = first + number as f64 * step;
         // A tick is at a whole second, and a sum of steps may be a little below it.
-        let time = view.clock.text(at_s + 0.001, false);
-        let text = match (step >= 60.0, time.as_str()) {
-            (true, "00:00:00") => {
-                let date = view.clock.date_text(at_s + 0.001);
-                date.rsplit_once(' ').map_or(date.clone(), |(day, _)| day.to_owned())
-            }
-            (true, time) => time[..5].to_owned(),
-            (false, time) => time.to_owned(),
+        let written = |format| view.clock.written(at_s + 0.001, format);
+        let text = match written("%H:%M") {
+            _ if step < 60.0 => written("%H:%M:%S"),
+            midnight if midnight == "00:00" => written("%-d %b"),
+            time => time,
         };
         (at_s, text)
     };
