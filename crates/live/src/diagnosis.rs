@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tcptoll_core::sheet::Finding;
+use tcptoll_core::units::plural;
 
 /// One thing that is wrong, or is about to go wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,6 +64,14 @@ pub struct Fix {
     pub risk: String,
     /// How to undo it.
     pub undo: String,
+}
+
+/// How many problems and warnings there are: `2 problems`, `1 warning`.
+pub fn counted(severities: impl Iterator<Item = Severity>) -> Vec<String> {
+    let (problems, warnings): (Vec<_>, Vec<_>) =
+        severities.partition(|one| *one == Severity::Problem);
+    let kinds = [(problems.len(), "problem"), (warnings.len(), "warning")].into_iter();
+    kinds.filter(|(n, _)| *n > 0).map(|(n, noun)| plural(n as u64, noun)).collect()
 }
 
 /// A cause of a subject as an article: what is said of it, and its fix.

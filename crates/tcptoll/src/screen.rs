@@ -69,6 +69,20 @@ pub(crate) fn narrowed(text: &str, width: usize) -> String {
     text.split('\n').map(narrow).collect::<Vec<_>>().join("\n")
 }
 
+/// `text` in at most `width` columns; what is left out of its end becomes `…`.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if display_width(text) <= width {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fits = |c: &char| {
+        used += display_width(c.encode_utf8(&mut [0; 4]));
+        used <= width
+    };
+    let begin: String = text.chars().take_while(fits).collect();
+    begin + "…"
+}
+
 fn options<'a>(width: usize) -> textwrap::Options<'a> {
     // Names are looked for, and pasted: `keep-alive` stays in one piece.
     textwrap::Options::new(width).word_splitter(textwrap::WordSplitter::NoHyphenation)
@@ -84,6 +98,14 @@ mod tests {
         assert_eq!(
             narrowed(text, 16),
             "error: one two\nthree four\n\n  tip: five six\n  seven eight\nshort  line\n"
+        );
+    }
+
+    #[test]
+    fn a_sentence_loses_its_end() {
+        assert_eq!(
+            [cut("one two", 7), cut("one two", 6), cut("日本語", 4)],
+            ["one two", "one t…", "日…"]
         );
     }
 

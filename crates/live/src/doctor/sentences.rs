@@ -6,7 +6,7 @@ use tcptoll_show::figures::plural;
 use tcptoll_show::{findings, number};
 
 use super::{Examination, NotExamined, ProofVerdict, ServerConfig};
-use crate::diagnosis::Diagnosis;
+use crate::diagnosis::{Diagnosis, counted};
 
 /// Reasons that are shown of one part that was not examined.
 const REASONS_MAX: usize = 3;
@@ -49,8 +49,7 @@ pub(super) fn verdict(verdict: ProofVerdict) -> &'static str {
 
 /// How much was found, in a sentence.
 pub(super) fn answer(examination: &Examination) -> String {
-    let (all, problems) = (examination.findings.len(), examination.problems());
-    if all == 0 {
+    if examination.findings.is_empty() {
         let lasted = number::duration(examination.lasted_s);
         return match examination.examined.overflows_before {
             None | Some(0) => format!("Nothing found in {lasted}."),
@@ -60,9 +59,8 @@ pub(super) fn answer(examination: &Examination) -> String {
             ),
         };
     }
-    let kinds = [(problems, "problem"), (all - problems, "warning")];
-    let kinds = kinds.iter().filter(|(n, _)| *n > 0).map(|(n, word)| plural(*n as u64, word));
-    format!("{}.", kinds.collect::<Vec<_>>().join(", "))
+    let kinds = counted(examination.findings.iter().map(|one| one.severity));
+    format!("{}.", kinds.join(", "))
 }
 
 /// Where and how long, and how much was there: phrases.

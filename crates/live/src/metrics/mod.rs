@@ -15,13 +15,11 @@ mod family;
 mod namespace;
 mod subjects;
 
-use crate::diagnosis::Severity;
 use crate::watch::State;
 use crate::watch::diagnoses::says_too;
 use tcptoll_core::units::host_port;
 
 use self::family::{Family, Kind};
-use self::namespace::Own;
 use self::subjects::{Destinations, Listeners, Slots};
 use tcptoll_show::clean;
 
@@ -105,10 +103,7 @@ impl Metrics {
         self.diagnoses.look(state.at_s);
         self.diagnoses_left_out = state.diagnoses_left_out;
         for one in &state.diagnoses {
-            let severity = match one.severity {
-                Severity::Problem => "problem",
-                Severity::Warning => "warning",
-            };
+            let severity = one.severity.word();
             let (id, subject) = (label(&one.id), label(&one.subject));
             match self.diagnoses.place(&format!("{id} {severity} {subject}"), false) {
                 Some(slot) => *slot = Diagnosed { id, severity, subject },
@@ -142,16 +137,6 @@ impl Metrics {
     }
 
     fn families(&self, levels: &State) -> Vec<Family> {
-        let own = Own {
-            version: &self.version,
-            looks: self.looks,
-            failed: self.failed,
-            last_look_s: self.last_look_s,
-            interval_s: self.interval_s,
-            listeners_left_out: self.listeners.left_out,
-            destinations_left_out: self.destinations.left_out,
-            diagnoses_left_out: self.diagnoses_left_out,
-        };
         let seen: Vec<&Diagnosed> = self.diagnoses.seen(DIAGNOSED_S).map(|(_, one)| one).collect();
         // One that became another within these seconds is exported as the other alone.
         let became = |one: &Diagnosed| {
@@ -171,7 +156,7 @@ impl Metrics {
         families.extend(self.destinations.families());
         families.extend(namespace::levels(levels));
         families.extend(namespace::totals(levels));
-        families.extend(namespace::own(levels, &own));
+        families.extend(namespace::own(levels, self));
         families
     }
 }

@@ -4,7 +4,7 @@ use crate::watch::State;
 use prometheus_client::registry::Unit;
 
 use super::family::{Family, Kind, Value};
-use super::label;
+use super::{Metrics, label};
 
 /// Counters since the namespace began.
 pub(super) fn totals(state: &State) -> Vec<Family> {
@@ -143,23 +143,11 @@ pub(super) fn levels(state: &State) -> Vec<Family> {
     ]
 }
 
-/// What the watch itself does.
-pub(super) struct Own<'a> {
-    pub version: &'a str,
-    pub looks: u64,
-    pub failed: u64,
-    pub last_look_s: f64,
-    pub interval_s: f64,
-    pub listeners_left_out: u64,
-    pub destinations_left_out: u64,
-    pub diagnoses_left_out: u64,
-}
-
 /// The watch's own metrics.
-pub(super) fn own(state: &State, own: &Own<'_>) -> Vec<Family> {
+pub(super) fn own(state: &State, own: &Metrics) -> Vec<Family> {
     let gauge = |name, help| Family::new(Kind::Gauge, name, help);
     let counter = |name, help| Family::new(Kind::Counter, name, help);
-    let version = (vec![("version", label(own.version))], Value::Count(1));
+    let version = (vec![("version", label(&own.version))], Value::Count(1));
     vec![
         Family::new(Kind::Info, "build", "Version of tcptoll.").each([version]),
         counter("watch_looks", "Looks that succeeded.").single(Some(own.looks.into())),
@@ -186,12 +174,12 @@ pub(super) fn own(state: &State, own: &Own<'_>) -> Vec<Family> {
             .unit(Unit::Bytes)
             .single(Some(state.cost.resident_bytes.into())),
         gauge("watch_listeners_left_out", "Listening sockets that there is no room to export.")
-            .single(Some(own.listeners_left_out.into())),
+            .single(Some(own.listeners.left_out.into())),
         gauge(
             "watch_destinations_left_out",
             "Destinations that are not exported: few ports in use, or no room.",
         )
-        .single(Some(own.destinations_left_out.into())),
+        .single(Some(own.destinations.left_out.into())),
         gauge("watch_diagnoses_left_out", "Diagnoses that there is no room to export.")
             .single(Some(own.diagnoses_left_out.into())),
     ]

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::diagnosis::Diagnosis;
+use crate::diagnosis::Severity;
 use crate::watch::{
     Counted, DestinationState, Limits, ListenerState, LookCost, Process, Totals, diagnoses,
 };

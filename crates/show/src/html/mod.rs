@@ -56,7 +56,7 @@ const DOT: f64 = 24.0;
 
 /// The picture with its heading and legend, in light and dark.
 fn draw(title: &str, picture: &Picture) -> String {
-    let drawn = picture.svg();
+    let drawn = &picture.svg;
     let mut head = Svg::new(0.0);
     let lines = textwrap::wrap(title, ACROSS);
     for (at, line) in lines.iter().enumerate() {
@@ -72,7 +72,7 @@ fn draw(title: &str, picture: &Picture) -> String {
         px = (wide * SCALE).round(),
         py = (high * SCALE).round(),
         title = escape(title),
-        caption = escape(picture.caption()),
+        caption = escape(&picture.caption),
         head = head.body(),
         body = drawn.body(),
     )
@@ -81,7 +81,7 @@ fn draw(title: &str, picture: &Picture) -> String {
 /// Draws the arms' colours and names below the heading; the height that they take.
 fn legend(head: &mut Svg, picture: &Picture, heading: f64) -> f64 {
     let mut at = (0.0, heading + LINE / 2.0);
-    for arm in picture.legend() {
+    for arm in &picture.legend {
         let wide = DOT + arm.name.chars().count() as f64 * LETTER;
         if at.0 > 0.0 && at.0 + wide > WIDTH {
             at = (0.0, at.1 + LINE);
@@ -91,5 +91,5 @@ fn legend(head: &mut Svg, picture: &Picture, heading: f64) -> f64 {
         head.text("", (at.0 + 12.0, at.1), Anchor::Start, &arm.name);
         at.0 += wide;
     }
-    if picture.legend().is_empty() { 0.0 } else { at.1 + LINE / 2.0 - heading }
+    if picture.legend.is_empty() { 0.0 } else { at.1 + LINE / 2.0 - heading }
 }

@@ -62,14 +62,21 @@ pub fn scaled([s, values @ ..]: [f64; 4], factor: f64) -> [f64; 4] {
 /// A step of this many usual ones is a gap.
 const GAP: f64 = 3.0;
 
+/// Height of a band that is a strip.
+const STRIP: f64 = 5.0;
+
 /// All panels.
+#[derive(Default)]
 pub struct Stack {
     pub panels: Vec<Panel>,
     /// From when to when the backend stood still, s.
     pub stall: Option<[f64; 2]>,
+    pub bands: Vec<Band>,
     pub instants: Vec<Instant>,
     /// The end of the axis of time, s.
     pub last_s: f64,
+    /// Of the axis of time, with a grid; none: round seconds.
+    pub ticks: Vec<(f64, String)>,
     /// Since when time is counted, where that is to be said.
     pub x_label: Option<&'static str>,
     /// Where the axis of time begins, unless ticks need more room.
@@ -90,6 +97,8 @@ pub struct Panel {
     pub words: fn(f64) -> String,
     pub levels: Vec<Level>,
     pub lines: Vec<Line>,
+    /// Whether points are corners of the lines, so that no two are too far apart.
+    pub corners: bool,
 }
 
 /// Which values have a place.
@@ -115,6 +124,16 @@ pub struct Level {
     pub named: bool,
 }
 
+/// A span of time that stands out behind the lines of all panels.
+pub struct Band {
+    pub class: &'static str,
+    /// From when to when.
+    pub span_s: [f64; 2],
+    /// Whether it is only a strip at the top: bands over bands would hide the lines.
+    pub strip: bool,
+    pub tooltip: String,
+}
+
 /// When something is expected.
 pub struct Instant {
     /// The class of its colour.
@@ -131,7 +150,7 @@ pub struct Line {
     /// The class of its dashes, or nothing.
     pub dash: &'static str,
     pub name: String,
-    /// As of [`Series`].
+    /// As of [`Series`]; a mean that is no number is a hole.
     pub points: Vec<[f64; 4]>,
     /// Whether least to greatest are a band behind it.
     pub band: bool,
@@ -144,9 +163,7 @@ impl Stack {
     pub fn new(panels: Vec<Panel>) -> Self {
         let points = panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
         let last_s = points.map(|point| point[0]).fold(0.0, f64::max);
-        let (left, height, hits) = (56.0, 100.0, 40);
-        let instants = Vec::new();
-        Self { panels, stall: None, instants, last_s, x_label: None, left, height, hits }
+        Self { panels, last_s, left: 56.0, height: 100.0, hits: 40, ..Self::default() }
     }
 
     pub fn draw(&self) -> Svg {
@@ -173,7 +190,10 @@ impl Stack {
             }
             panel.draw(&mut plot, self.hits);
             if n + 1 == count {
-                plot.x_ticks(6, false, plot::seconds);
+                match self.ticks.as_slice() {
+                    [] => plot.x_ticks(6, false, plot::seconds),
+                    ticks => plot.x_marks(false, ticks.iter().cloned()),
+                }
                 if let Some(label) = self.x_label {
                     plot.x_label(label);
                 }
@@ -184,25 +204,35 @@ impl Stack {
         svg
     }
 
-    /// The stall, with its name in the first panel.
+    /// What stands behind the lines; the stall has its name in the first panel.
     fn shade(&self, plot: &mut Plot, named: bool) {
-        let Some([from, until]) = self.stall else { return };
         let Frame { top, bottom, .. } = plot.frame;
-        let (x0, x1) = (plot.x.at(from), plot.x.at(until));
         let s = number::trimmed;
-        let tooltip = format!("stall from {} s to {} s", s(from), s(until));
-        plot.svg.rect("margin", (x0, top), (x1 - x0, bottom - top), &tooltip);
-        if named {
-            plot.svg.text("tick", (f64::midpoint(x0, x1), top - 12.0), Anchor::Middle, "stall");
+        let stall = self.stall.map(|[from, until]| Band {
+            class: "margin",
+            span_s: [from, until],
+            strip: false,
+            tooltip: format!("stall from {} s to {} s", s(from), s(until)),
+        });
+        for Band { class, span_s, strip, tooltip } in self.bands.iter().chain(&stall) {
+            let [from, until] = span_s.map(|s| plot.x.at(s));
+            let height = if *strip { STRIP } else { bottom - top };
+            plot.svg.rect(class, (from, top), ((until - from).max(1.5), height), tooltip);
+        }
+        if let (true, Some(span_s)) = (named, self.stall) {
+            let [from, until] = span_s.map(|s| plot.x.at(s));
+            plot.svg.text(
+                "tick",
+                (f64::midpoint(from, until), top - 12.0),
+                Anchor::Middle,
+                "stall",
+            );
+        }
+        for (s, _) in &self.ticks {
+            let x = plot.x.at(*s);
+            plot.svg.line("grid", (x, top), (x, bottom));
         }
     }
-}
-
-/// Points that follow each other: a line does not go on over a gap, as where no request succeeded.
-fn pieces(points: &[[f64; 4]]) -> impl Iterator<Item = &[[f64; 4]]> {
-    let steps = points.windows(2).map(|pair| pair[1][0] - pair[0][0]);
-    let usual = steps.clone().sum::<f64>() / steps.len().max(1) as f64;
-    points.chunk_by(move |a, b| b[0] - a[0] <= usual * GAP)
 }
 
 impl Level {
@@ -218,17 +248,25 @@ impl Line {
         Self { class, points, band: true, ..Self::default() }
     }
 
-    fn draw(&self, plot: &mut Plot) {
-        let means = |points: &[[f64; 4]]| points.iter().map(|p| (p[0], p[2])).collect::<Vec<_>>();
-        if self.band {
-            plot.band("band", self.points.iter().map(|p| [p[0], p[1], p[3]]));
-            return plot.line("curve", means(&self.points));
-        }
+    /// Points that follow each other: a line does not go on over a hole or a gap, as where no request succeeded.
+    fn pieces(&self, corners: bool) -> impl Iterator<Item = &[[f64; 4]]> {
+        let steps = self.points.windows(2).map(|pair| pair[1][0] - pair[0][0]);
+        let usual = steps.clone().sum::<f64>() / steps.len().max(1) as f64;
+        let gap = if self.band || corners { f64::INFINITY } else { usual * GAP };
+        let follows =
+            move |a: &[f64; 4], b: &[f64; 4]| b[0] - a[0] <= gap && a[2].is_nan() == b[2].is_nan();
+        self.points.chunk_by(follows).filter(|piece| !piece[0][2].is_nan())
+    }
+
+    fn draw(&self, plot: &mut Plot, corners: bool) {
         let class = format!("curve {}", self.dash);
-        for piece in pieces(&self.points) {
+        for piece in self.pieces(corners) {
+            if self.band {
+                plot.band("band", piece.iter().map(|p| [p[0], p[1], p[3]]));
+            }
             match piece {
                 [[s, _, alone, _]] => plot.dot("full", (*s, *alone), 2.0, ""),
-                piece => plot.line(class.trim_end(), means(piece)),
+                piece => plot.line(class.trim_end(), piece.iter().map(|p| (p[0], p[2]))),
             }
         }
     }
@@ -255,7 +293,8 @@ impl Panel {
         words: fn(f64) -> String,
     ) -> Self {
         let (title, axis) = (title.into(), Axis::FromZero(1.08));
-        Self { title, axis, tick, words, levels: Vec::new(), lines: Vec::new() }
+        let (levels, lines) = (Vec::new(), Vec::new());
+        Self { title, axis, tick, words, levels, lines, corners: false }
     }
 
     /// An empty one of counts.
@@ -307,7 +346,7 @@ impl Panel {
     fn draw(&self, plot: &mut Plot, hits: usize) {
         for line in &self.lines {
             plot.group(&line.class, &line.name, |plot| {
-                line.draw(plot);
+                line.draw(plot, self.corners);
                 if line.band && hits > 0 {
                     line.hits(plot, hits, self.words);
                 }
@@ -433,11 +472,16 @@ mod tests {
     #[test]
     fn a_line_does_not_go_on_where_nothing_succeeded() {
         let whole = |from: u32, to: u32| (from..to).map(|at| point(f64::from(at), 1.0));
-        let points: Vec<[f64; 4]> = whole(0, 10).chain(whole(20, 30)).collect();
-        let lengths: Vec<usize> = pieces(&points).map(<[_]>::len).collect();
-        assert_eq!(lengths, [10, 10]);
-        assert_eq!(pieces(&points[..10]).count(), 1);
-        assert_eq!(pieces(&[]).count(), 0);
+        let lengths = |points: Vec<[f64; 4]>, corners| {
+            let line = Line { points, ..Line::default() };
+            line.pieces(corners).map(<[_]>::len).collect::<Vec<_>>()
+        };
+        let gap = || whole(0, 10).chain(whole(20, 30)).collect();
+        assert_eq!(lengths(gap(), false), [10, 10]);
+        assert_eq!(lengths(gap(), true), [20]);
+        let hole = whole(0, 3).chain([point(3.0, f64::NAN)]).chain(whole(4, 6));
+        assert_eq!(lengths(hole.collect(), true), [3, 2]);
+        assert_eq!(lengths(Vec::new(), false), [0; 0]);
     }
 
     #[test]

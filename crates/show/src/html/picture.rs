@@ -16,10 +16,11 @@ use tcptoll_core::stats::{HistogramSummary, Series};
 /// A picture.
 #[derive(Clone)]
 pub(crate) struct Picture {
-    svg: Svg,
-    caption: String,
+    pub(crate) svg: Svg,
+    /// One sentence that says what to see.
+    pub(crate) caption: String,
     /// Arms in it, where their colours are named above it.
-    legend: Vec<sheet::Arm>,
+    pub(crate) legend: Vec<sheet::Arm>,
 }
 
 impl Picture {
@@ -32,21 +33,6 @@ impl Picture {
     pub(crate) fn of_arms(self, summary: &Run, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
         let legend = each_arm(summary, |at, arm| drawn(at, arm).then(|| name(at, arm)));
         if summary.arms.len() > 1 { Self { legend, ..self } } else { self }
-    }
-
-    /// The drawing.
-    pub(crate) fn svg(&self) -> &Svg {
-        &self.svg
-    }
-
-    /// One sentence that says what to see.
-    pub(crate) fn caption(&self) -> &str {
-        &self.caption
-    }
-
-    /// Arms whose colours are named above it.
-    pub(crate) fn legend(&self) -> &[sheet::Arm] {
-        &self.legend
     }
 
     /// As a part of a sheet.

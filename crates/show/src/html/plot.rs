@@ -111,14 +111,18 @@ impl Plot {
     /// Round values of the horizontal scale, `most` at most, below the axis; with `grid` also a line
     /// up to the top.
     pub fn x_ticks(&mut self, most: usize, grid: bool, text: impl Fn(f64) -> String) {
+        self.x_marks(grid, ticks(&self.x, most, text));
+    }
+
+    /// Values of the horizontal scale with their texts, as of [`Self::x_ticks`].
+    pub fn x_marks(&mut self, grid: bool, ticks: impl IntoIterator<Item = (f64, String)>) {
         let Frame { top, bottom, right, room, .. } = self.frame;
         let mut free = f64::MIN;
-        for value in self.x.ticks(most) {
+        for (value, text) in ticks {
             let x = self.x.at(value);
             if grid {
                 self.svg.line("grid", (x, top), (x, bottom));
             }
-            let text = text(value);
             let breadth = breadth(&text);
             // None may reach beyond the picture, and of two that would touch the first is written.
             let from = (x - breadth / 2.0).min(right + room - breadth).max(0.0);

@@ -7,7 +7,7 @@ mod text;
 
 pub use html::{html, html_of};
 pub use markdown::markdown;
-pub use text::{parts, text};
+pub use text::{parts, text, wrap_phrases};
 
 #[cfg(test)]
 mod tests;

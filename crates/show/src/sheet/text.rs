@@ -481,7 +481,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Phrases joined by ` · `, broken between phrases.
-pub(crate) fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
+pub fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for phrase in phrases {
         let phrase = shorten(phrase, width);

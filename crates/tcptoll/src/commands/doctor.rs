@@ -3,7 +3,6 @@
 //! It examines (`live::doctor::look`), judges (`live::doctor`), prints (`report`), and with `--prove` hands
 //! the findings to the lab (`prove`).
 
-use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,11 +14,13 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{DoctorArgs, Format};
+use crate::commands::prose;
 use crate::commands::prove::{ALL, PROVABLE, Prover, why_not};
 use crate::exit::{Status, say};
 use crate::output::{check_place, check_writable};
 use crate::progress::StatusLine;
 use crate::{screen, stdout};
+use tcptoll_core::sheet::{Part as Shown, Tone};
 use tcptoll_core::study::did_you_mean;
 use tcptoll_core::units::parse_time;
 use tcptoll_lab::files::{Mark, write_own};
@@ -209,8 +210,8 @@ fn finding(name: &str) -> anyhow::Result<()> {
 
 // `doctor ssh://HOST`: what can be measured on a host of the user's, and what not, before a run.
 
-/// Width of the first column.
-const NAMES: usize = 10;
+/// Where words begin beside a name.
+const INDENT: usize = 12;
 /// As the other reports.
 const WIDTH: usize = 80;
 
@@ -294,15 +295,15 @@ fn text(address: &SshAddress, hello: &Hello, ready: Duration, ssh: Option<&str>)
     {
         rows.push(("CPU clock", format!("governor {governor}: figures vary with the clock")));
     }
-    let mut text = format!("{address} · ready in {:.2} s\n", ready.as_secs_f64());
-    for (name, words) in rows {
-        let first = format!("  {name:NAMES$}");
-        let others = " ".repeat(first.len());
-        text += &screen::filled(&words, &first, &others, WIDTH);
-        text.push('\n');
-    }
+    let line = |text| Shown::line(text, Tone::Plain);
+    let mut parts = vec![line(format!("{address} · ready in {:.2} s", ready.as_secs_f64()))];
+    parts.extend(
+        rows.into_iter()
+            .map(|(name, words)| Shown::labelled(format!("  {name}"), INDENT, words, Tone::Plain)),
+    );
     let ssh = ssh.map(|ssh| format!(" --ssh '{}'", ssh.replace('\'', "'\\''"))).unwrap_or_default();
     let path = if hello.address.is_none() { " --server-address ADDRESS" } else { "" };
-    let _ = write!(text, "\nnext: tcptoll connect --server {address}{ssh}{path}\n");
-    text
+    let next = format!("next: tcptoll connect --server {address}{ssh}{path}");
+    parts.extend([Shown::Blank, line(next)]);
+    prose::parts(parts, WIDTH)
 }

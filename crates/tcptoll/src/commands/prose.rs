@@ -26,12 +26,6 @@ pub(super) fn parts(shown: impl IntoIterator<Item = Part>, width: usize) -> Stri
     sheet::parts(&parts, TextStyle { colour: false, width })
 }
 
-/// The lines of a text: the first begins with `label`, the others with as many blanks.
-pub(super) fn beside(label: &str, text: &str, width: usize) -> String {
-    let blanks = " ".repeat(display_width(label));
-    filled(text, label, &blanks, width)
-}
-
 /// Markdown for a terminal. It ends with a line feed.
 pub(super) fn markdown(text: &str, style: TextStyle) -> String {
     let mut page =
@@ -369,11 +363,6 @@ mod tests {
         let text = markdown("**Who is it.** Me.", TextStyle { colour: true, width: 60 });
         let bold = |word: &str| format!("\u{1b}[1m{word}\u{1b}[0m");
         assert_eq!(text, format!("{} {} {} Me.\n", bold("Who"), bold("is"), bold("it.")));
-    }
-
-    #[test]
-    fn what_stands_beside_a_label_stays_beside_it() {
-        assert_eq!(beside("name  ", "one two three", 12), "name  one\n      two\n      three");
     }
 
     #[test]

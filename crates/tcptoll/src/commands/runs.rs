@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::prose;
 use crate::cli::{Format, RunsArgs};
 use crate::exit::{Status, say};
+use crate::screen::cut;
 use crate::{output, screen, stdout};
 use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::study::did_you_mean;
@@ -251,15 +252,6 @@ fn typed(entry: &Entry) -> String {
         [] => entry.name.clone().unwrap_or_else(|| "?".to_owned()),
         kept => kept.join(" "),
     }
-}
-
-/// A line that fits, with `…` where it was cut.
-fn cut(line: &str, width: usize) -> String {
-    if line.chars().count() <= width {
-        return line.to_owned();
-    }
-    let kept: String = line.chars().take(width.saturating_sub(1)).collect();
-    format!("{}…", kept.trim_end())
 }
 
 // Which record does a word mean: a file, `latest`, `latest~1`, or the name that `tcptoll runs` shows?

@@ -13,7 +13,6 @@ use tcptoll_lab::load::idle::group::Group;
 use tcptoll_lab::messages::{Check, IdleReport, IdleSpec, Look};
 use tcptoll_lab::observe::read_sysctl;
 
-use super::prose;
 use crate::cli::{Serve, ServeArgs, ServeKeepaliveArgs};
 use crate::exit::{Status, say};
 use crate::stdout;
@@ -61,7 +60,7 @@ fn keepalive(args: &ServeKeepaliveArgs) -> anyhow::Result<Status> {
     group.order(&check).map_err(anyhow::Error::msg)?;
     let ports = at.iter().zip(KINDS).map(|(at, what)| format!("keepalive {what} {at}\n"));
     stdout::text(&ports.collect::<String>())?;
-    say(&prose::beside("", &settings, prose::width()));
+    say(&settings);
     say("serving until Ctrl-C; data is discarded, heartbeats that request an answer get one");
     let mut before = look(&mut group)?;
     let mut looked = Instant::now();

@@ -1,6 +1,5 @@
 //! `study`, and what every study goes through before it runs.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
@@ -13,7 +12,7 @@ use crate::screen::room;
 use crate::studies::TOUR;
 use crate::{output, screen, stdout, studies};
 use tcptoll_core::record::{RECORD_VERSION, Summary};
-use tcptoll_core::sheet::{Part, Tone};
+use tcptoll_core::sheet::{Forms, Part, Parts, Tone};
 use tcptoll_core::study::Study;
 use tcptoll_core::study::pairs::Pair;
 use tcptoll_core::study::stop::{Target, percent};
@@ -21,8 +20,8 @@ use tcptoll_lab::lab::Interrupt;
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::runner::Run;
 use tcptoll_measure::runner::Schedule;
+use tcptoll_show::printable;
 use tcptoll_show::sheet;
-use tcptoll_show::{TextStyle, printable};
 
 /// Does what `tcptoll study …` says.
 pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
@@ -257,7 +256,9 @@ pub(super) fn tour(args: &TourArgs) -> anyhow::Result<Status> {
                     tour.nothing.is_none() && tour.summary.valid && tour.not_stored.is_none();
                 status = if is_met { status } else { Status::Missed };
                 let text = match args.format {
-                    Format::Text => answer(number, &tour.summary, more, style),
+                    Format::Text => {
+                        format!("\n{}", sheet::parts(&answer(number, &tour.summary, more), style))
+                    }
                     Format::Json => serde_json::to_string(&tour.summary)? + "\n",
                 };
                 stdout::print(&text, args.format)?;
@@ -317,24 +318,20 @@ fn part(name: &str, args: &TourArgs, interrupt: &Interrupt) -> anyhow::Result<Ru
 }
 
 /// The question, its answer, and where to go on.
-fn answer(number: usize, summary: &Summary, more: &str, style: TextStyle) -> String {
-    let head = format!("{number}/{}  {}", TOUR.len(), printable(&summary.question));
-    let head = if style.colour { format!("\u{1b}[1m{head}\u{1b}[0m") } else { head };
-    let mut text = format!("\n{head}\n");
+fn answer(number: usize, summary: &Summary, more: &str) -> Parts {
+    let head = format!("{number}/{}  {}", TOUR.len(), summary.question);
     // Each arm may have said it.
     let doubts = ["own-server", "link-not-measured"]
         .into_iter()
         .filter_map(|id| summary.warnings.iter().find(|warning| warning.id == id));
-    let mut said = vec![printable(&summary.answer)];
-    said.extend(doubts.map(|warning| printable(&warning.text)));
+    let mut said = vec![summary.answer.clone()];
+    said.extend(doubts.map(|warning| warning.text.clone()));
     said.extend(REPORTS.invalid(summary).iter().map(|why| format!("invalid: {why}")));
-    for said in said {
-        for line in screen::narrowed(&said, style.width.saturating_sub(5)).lines() {
-            let _ = writeln!(text, "     {line}");
-        }
-    }
-    let _ = writeln!(text, "     more: {more}");
-    text
+    said.push(format!("more: {more}"));
+    let mut parts = Parts::default();
+    parts.put(Forms::TEXT, Part::line(head, Tone::Strong));
+    parts.extend(Forms::TEXT, said.into_iter().map(|text| Part::prose(5, text, Tone::Plain)));
+    parts
 }
 
 #[cfg(test)]

@@ -3,16 +3,18 @@
 //! `tables` has words and figures, `pictures` the curves, `sheet` their order; times of day are
 //! told by [`Clock`], and [`WatchCsv`] is the record as one tidy table.
 
-mod chart;
 mod pictures;
 mod sheet;
 mod tables;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use tcptoll_core::units::host_port;
+
+use jiff::Timestamp;
+use jiff::tz::Offset;
 
 use tcptoll_core::sheet::Sheet;
+use tcptoll_core::units::host_port;
 use tcptoll_show::csv::{guarded, write};
 
 use super::{Counted, Interval, Review, Series, WatchLine};
@@ -176,8 +178,6 @@ pub struct Clock {
     pub zone: String,
 }
 
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAY_S: i64 = 86_400;
 
 impl Clock {
@@ -197,35 +197,20 @@ impl Clock {
         self.local(0.0).rem_euclid(DAY_S) as f64 + self.began_unix_s.rem_euclid(1.0)
     }
 
+    /// As [`jiff::fmt::strtime`] has it.
+    pub(super) fn written(&self, at_s: f64, format: &str) -> String {
+        let local = Timestamp::from_second(self.local(at_s)).unwrap_or_default();
+        Offset::UTC.to_datetime(local).strftime(format).to_string()
+    }
+
     /// `03:12:05`, or with its day `24 Nov 03:12:05`.
     pub(super) fn text(&self, at_s: f64, with_day: bool) -> String {
-        let second = self.local(at_s).rem_euclid(DAY_S);
-        let time = format!("{:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60);
-        if !with_day {
-            return time;
-        }
-        let (_, month, day) = self.date(at_s);
-        format!("{day} {} {time}", MONTHS[month - 1])
+        self.written(at_s, if with_day { "%-d %b %H:%M:%S" } else { "%H:%M:%S" })
     }
 
     /// `24 Nov 2026`.
     pub(super) fn date_text(&self, at_s: f64) -> String {
-        let (year, month, day) = self.date(at_s);
-        format!("{day} {} {year}", MONTHS[month - 1])
-    }
-
-    /// Year, month from 1 and day from 1: the days since 1970 in the Gregorian calendar, by Howard
-    /// Hinnant's `civil_from_days`.
-    fn date(&self, at_s: f64) -> (i64, usize, i64) {
-        let days = self.day(at_s) + 719_468;
-        let era = days.div_euclid(146_097);
-        let of_era = days.rem_euclid(146_097);
-        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year + year / 4 - year / 100);
-        let shifted = (5 * of_year + 2) / 153;
-        let day = of_year - (153 * shifted + 2) / 5 + 1;
-        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-        (year + era * 400 + i64::from(month <= 2), month as usize, day)
+        self.written(at_s, "%-d %b %Y")
     }
 }
 

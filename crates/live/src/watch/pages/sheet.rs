@@ -7,7 +7,7 @@ use tcptoll_core::sheet::{Forms, Note, Part, Parts, Picture, Sheet, Table, Tone}
 use tcptoll_show::number;
 use tcptoll_show::number::whole;
 
-use super::chart::{anchor, timeline};
+use super::pictures::{anchor, timeline};
 use super::{Dated, pictures, tables};
 use crate::diagnosis::{Severity, article};
 use crate::watch::{Episode, Review, Series};

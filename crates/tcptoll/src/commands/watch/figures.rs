@@ -4,21 +4,7 @@ use tcptoll_core::units::{
     human_bytes, human_count, human_rate_per_s, human_share, human_us, plural,
 };
 use tcptoll_live::watch::State;
-use textwrap::core::display_width;
-
-/// `text` in at most `width` columns; what is left out of its end becomes `…`.
-pub(super) fn cut(text: &str, width: usize) -> String {
-    if display_width(text) <= width {
-        return text.to_owned();
-    }
-    let mut used = 1;
-    let fits = |c: &char| {
-        used += display_width(c.encode_utf8(&mut [0; 4]));
-        used <= width
-    };
-    let begin: String = text.chars().take_while(fits).collect();
-    begin + "…"
-}
+use tcptoll_show::sheet::wrap_phrases;
 
 /// From this time of a watch on its cost is stated as a share, s.
 const SETTLED_S: f64 = 10.0;
@@ -190,28 +176,7 @@ pub(super) fn unreadable(state: &State, by_root: bool) -> Option<String> {
 
 /// As many figures as fit in one line of this width.
 pub(super) fn line(figures: &[String], width: usize) -> String {
-    let mut line = String::new();
-    for figure in figures {
-        let gap = if line.is_empty() { "" } else { " · " };
-        let columns = display_width(&line) + display_width(gap) + display_width(figure);
-        if columns > width && !line.is_empty() {
-            break;
-        }
-        line = format!("{line}{gap}{figure}");
-    }
-    line
-}
-
-/// All figures, in as many lines of this width as they take.
-pub(super) fn lines(mut figures: &[String], width: usize) -> String {
-    let mut text = String::new();
-    while !figures.is_empty() {
-        let next = line(figures, width);
-        let taken = (1..=figures.len()).find(|count| line(&figures[..*count], width) == next);
-        figures = &figures[taken.unwrap_or(1)..];
-        text += &(next + "\n");
-    }
-    text
+    wrap_phrases(figures, width).into_iter().next().unwrap_or_default()
 }
 
 /// `14:03:22 UTC` of an RFC 3339 time; the whole text if it is none.
@@ -256,20 +221,9 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_loses_its_end() {
-        assert_eq!(
-            [cut("one two", 7), cut("one two", 6), cut("日本語", 4)],
-            ["one two", "one t…", "日…"]
-        );
-    }
-
-    #[test]
     fn a_line_takes_the_figures_that_fit() {
         let figures = ["one 1", "two 22", "three 333"].map(String::from);
         assert_eq!(line(&figures, 14), "one 1 · two 22");
         assert_eq!(line(&figures, 13), "one 1");
-        assert_eq!(line(&figures, 2), "one 1");
-        assert_eq!(lines(&figures, 14), "one 1 · two 22\nthree 333\n");
-        assert_eq!(lines(&figures, 2), "one 1\ntwo 22\nthree 333\n");
     }
 }

@@ -22,6 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_core::units::parse_time;
 use tcptoll_live::watch::reader::{Network, Options, SysError, Watch, is_root};
 use tcptoll_live::watch::{State, WatchSummary};
+use tcptoll_show::sheet;
 
 use self::screen::{After, Screen};
 use self::text::Watched;
@@ -176,7 +177,7 @@ fn once(
     let state = watch.look_at_all()?;
     let text = match format {
         Format::Json => serde_json::to_string(state)? + "\n",
-        Format::Text => text::whole(state, watched, style().width),
+        Format::Text => sheet::text(&text::whole(state, watched, style().width), style()),
     };
     sinks::print(&text, format)?;
     Ok(Status::Met)

@@ -1,16 +1,19 @@
 //! Listeners and destinations as tables: their columns, and what of a row each shows.
 
 use std::cmp::Ordering;
-use tcptoll_core::units::host_port;
 
+pub(super) use tcptoll_core::sheet::Align;
+use tcptoll_core::units::host_port;
 use textwrap::core::display_width;
 
-use super::figures::{ABSENT, bar, cut, lasts, rate, short};
+use super::figures::{ABSENT, bar, lasts, rate, short};
+use crate::screen::cut;
 use tcptoll_live::watch::{DestinationState, ListenerState, State};
 use tcptoll_show::printable_line;
 
-fn count(value: u32, _: usize) -> String {
-    short(value.into())
+/// A figure that may not be known.
+fn known<V>(value: Option<V>, text: impl Fn(V) -> String) -> String {
+    value.map_or_else(|| ABSENT.to_owned(), text)
 }
 
 fn process(one: &ListenerState, width: usize) -> String {
@@ -22,181 +25,49 @@ fn process(one: &ListenerState, width: usize) -> String {
 
 fn overflows(one: &ListenerState) -> String {
     let about = if one.overflows_estimated { "~" } else { "" };
-    one.overflows_per_s.map_or_else(|| ABSENT.to_owned(), |per_s| format!("{about}{}", rate(per_s)))
+    known(one.overflows_per_s, |per_s| format!("{about}{}", rate(per_s)))
 }
 
 /// Columns of listeners.
 pub(super) const LISTENERS: &[Field<ListenerState>] = &[
-    Field {
-        title: "LISTENER",
-        align: Align::Left,
-        width: (18, 47),
-        rank: 0,
-        cell: |one, _| {
-            let times = if one.sockets > 1 { format!(" ×{}", one.sockets) } else { String::new() };
-            format!("{}{times}", host_port(&printable_line(&one.address), one.port))
-        },
-        sort: Some(Sort::Address),
-    },
-    Field {
-        title: "PROCESS",
-        align: Align::Left,
-        width: (9, 24),
-        rank: 4,
-        cell: process,
-        sort: Some(Sort::Process),
-    },
-    Field {
-        title: "QUEUE",
-        align: Align::Right,
-        width: (5, 7),
-        rank: 1,
-        cell: |one, width| count(one.accept_queue_len, width),
-        sort: Some(Sort::Queue),
-    },
-    Field {
-        title: "",
-        align: Align::Left,
-        width: (4, 20),
-        rank: 8,
-        cell: |one, width| bar(one.accept_queue_len.into(), one.accept_queue_limit.into(), width),
-        sort: None,
-    },
-    Field {
-        title: "LIMIT",
-        align: Align::Right,
-        width: (5, 7),
-        rank: 2,
-        cell: |one, width| count(one.accept_queue_limit, width),
-        sort: None,
-    },
-    Field {
-        title: "PEAK",
-        align: Align::Right,
-        width: (5, 7),
-        rank: 5,
-        cell: |one, width| count(one.accept_queue_peak, width),
-        sort: Some(Sort::Peak),
-    },
-    Field {
-        title: "SYN-RECV",
-        align: Align::Right,
-        width: (8, 8),
-        rank: 7,
-        cell: |one, _| one.syn_queue_len.map_or_else(|| ABSENT.to_owned(), |len| short(len.into())),
-        sort: Some(Sort::SynReceived),
-    },
-    Field {
-        title: "OVERFL/s",
-        align: Align::Right,
-        width: (8, 9),
-        rank: 6,
-        cell: |one, _| overflows(one),
-        sort: Some(Sort::Overflows),
-    },
-    Field {
-        title: "DROP/s",
-        align: Align::Right,
-        width: (6, 8),
-        rank: 3,
-        cell: |one, _| one.drops_per_s.map_or_else(|| ABSENT.to_owned(), rate),
-        sort: Some(Sort::Drops),
-    },
-    Field {
-        title: "DROPPED",
-        align: Align::Right,
-        width: (8, 9),
-        rank: 9,
-        cell: |one, _| one.drops.map_or_else(|| ABSENT.to_owned(), short),
-        sort: None,
-    },
-    Field {
-        title: "PEAK 5 s",
-        align: Align::Right,
-        width: (8, 8),
-        rank: 10,
-        cell: |one, width| count(one.accept_queue_recent_peak, width),
-        sort: None,
-    },
-    Field {
-        title: "INODE",
-        align: Align::Right,
-        width: (10, 12),
-        rank: 11,
-        cell: |one, _| one.inode.to_string(),
-        sort: None,
-    },
+    Field::left("LISTENER", (18, 47), 0, Some(Sort::Address), |one, _| {
+        let times = if one.sockets > 1 { format!(" ×{}", one.sockets) } else { String::new() };
+        format!("{}{times}", host_port(&printable_line(&one.address), one.port))
+    }),
+    Field::left("PROCESS", (9, 24), 4, Some(Sort::Process), process),
+    Field::right("QUEUE", (5, 7), 1, Some(Sort::Queue), |one, _| {
+        short(one.accept_queue_len.into())
+    }),
+    Field::left("", (4, 20), 8, None, |one, width| {
+        bar(one.accept_queue_len.into(), one.accept_queue_limit.into(), width)
+    }),
+    Field::right("LIMIT", (5, 7), 2, None, |one, _| short(one.accept_queue_limit.into())),
+    Field::right("PEAK", (5, 7), 5, Some(Sort::Peak), |one, _| short(one.accept_queue_peak.into())),
+    Field::right("SYN-RECV", (8, 8), 7, Some(Sort::SynReceived), |one, _| {
+        known(one.syn_queue_len, |n| short(n.into()))
+    }),
+    Field::right("OVERFL/s", (8, 9), 6, Some(Sort::Overflows), |one, _| overflows(one)),
+    Field::right("DROP/s", (6, 8), 3, Some(Sort::Drops), |one, _| known(one.drops_per_s, rate)),
+    Field::right("DROPPED", (8, 9), 9, None, |one, _| known(one.drops, short)),
+    Field::right("PEAK 5 s", (8, 8), 10, None, |one, _| short(one.accept_queue_recent_peak.into())),
+    Field::right("INODE", (10, 12), 11, None, |one, _| one.inode.to_string()),
 ];
 
 /// Columns of destinations.
 pub(super) const DESTINATIONS: &[Field<DestinationState>] = &[
-    Field {
-        title: "DESTINATION",
-        align: Align::Left,
-        width: (19, 47),
-        rank: 0,
-        cell: |one, _| host_port(&printable_line(&one.address), one.port),
-        sort: None,
-    },
-    Field {
-        title: "PORTS",
-        align: Align::Right,
-        width: (6, 7),
-        rank: 1,
-        cell: |one, width| count(one.ports_in_use, width),
-        sort: None,
-    },
-    Field {
-        title: "",
-        align: Align::Left,
-        width: (5, 20),
-        rank: 6,
-        cell: |one, width| {
-            let all = one.ports_left.map(|left| u64::from(left) + u64::from(one.ports_in_use));
-            all.map_or_else(String::new, |all| bar(one.ports_in_use.into(), all, width))
-        },
-        sort: None,
-    },
-    Field {
-        title: "LEFT",
-        align: Align::Right,
-        width: (6, 7),
-        rank: 2,
-        cell: |one, width| one.ports_left.map_or_else(|| ABSENT.to_owned(), |n| count(n, width)),
-        sort: None,
-    },
-    Field {
-        title: "TIME-WAIT",
-        align: Align::Right,
-        width: (9, 9),
-        rank: 4,
-        cell: |one, width| count(one.time_wait, width),
-        sort: None,
-    },
-    Field {
-        title: "CHANGE/s",
-        align: Align::Right,
-        width: (8, 8),
-        rank: 5,
-        cell: |one, _| one.ports_per_s.map_or_else(|| ABSENT.to_owned(), rate),
-        sort: None,
-    },
-    Field {
-        title: "LASTS",
-        align: Align::Right,
-        width: (7, 8),
-        rank: 3,
-        cell: |one, _| one.lasts_s.map_or_else(|| ABSENT.to_owned(), lasts),
-        sort: None,
-    },
-    Field {
-        title: "SYN-SENT",
-        align: Align::Right,
-        width: (8, 8),
-        rank: 7,
-        cell: |one, width| count(one.syn_sent, width),
-        sort: None,
-    },
+    Field::left("DESTINATION", (19, 47), 0, None, |one, _| {
+        host_port(&printable_line(&one.address), one.port)
+    }),
+    Field::right("PORTS", (6, 7), 1, None, |one, _| short(one.ports_in_use.into())),
+    Field::left("", (5, 20), 6, None, |one, width| {
+        let all = one.ports_left.map(|left| u64::from(left) + u64::from(one.ports_in_use));
+        all.map_or_else(String::new, |all| bar(one.ports_in_use.into(), all, width))
+    }),
+    Field::right("LEFT", (6, 7), 2, None, |one, _| known(one.ports_left, |n| short(n.into()))),
+    Field::right("TIME-WAIT", (9, 9), 4, None, |one, _| short(one.time_wait.into())),
+    Field::right("CHANGE/s", (8, 8), 5, None, |one, _| known(one.ports_per_s, rate)),
+    Field::right("LASTS", (7, 8), 3, None, |one, _| known(one.lasts_s, lasts)),
+    Field::right("SYN-SENT", (8, 8), 7, None, |one, _| short(one.syn_sent.into())),
 ];
 
 // Which listeners and destinations of a state are shown, in which order.
@@ -301,13 +172,6 @@ fn contains(text: &str, part: &str) -> bool {
 
 // A table in the columns of a terminal: which columns fit, how wide each is, how a cell is cut.
 
-/// On which side of its column a text stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Align {
-    Left,
-    Right,
-}
-
 /// A column of a table of `T`.
 pub(super) struct Field<T> {
     pub title: &'static str,
@@ -320,6 +184,30 @@ pub(super) struct Field<T> {
     pub cell: fn(&T, usize) -> String,
     /// The order that goes by it.
     pub sort: Option<Sort>,
+}
+
+impl<T> Field<T> {
+    /// One of words.
+    const fn left(
+        title: &'static str,
+        width: (usize, usize),
+        rank: u8,
+        sort: Option<Sort>,
+        cell: fn(&T, usize) -> String,
+    ) -> Self {
+        Self { title, align: Align::Left, width, rank, cell, sort }
+    }
+
+    /// One of figures.
+    const fn right(
+        title: &'static str,
+        width: (usize, usize),
+        rank: u8,
+        sort: Option<Sort>,
+        cell: fn(&T, usize) -> String,
+    ) -> Self {
+        Self { align: Align::Right, ..Self::left(title, width, rank, sort, cell) }
+    }
 }
 
 /// Between two columns.
@@ -410,10 +298,7 @@ pub(super) fn shortened(text: &str, width: usize) -> String {
 pub(super) fn aligned(text: &str, align: Align, width: usize) -> String {
     let text = shortened(text, width);
     let blanks = " ".repeat(width.saturating_sub(display_width(&text)));
-    match align {
-        Align::Left => text + &blanks,
-        Align::Right => blanks + &text,
-    }
+    if align == Align::Left { text + &blanks } else { blanks + &text }
 }
 
 /// The longest text of each column among these rows.

@@ -1,15 +1,14 @@
-//! A state as words: the text of `--once`, and the words that the screen shares with it.
+//! A state as words: the sheet of `--once`, and the words that the screen shares with it.
 
-use std::fmt::Write as _;
-
+use tcptoll_core::sheet::{Forms, Part, Sheet, Tone};
 use tcptoll_core::units::{host_port, human_bytes, human_count, human_us, plural};
-use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity};
+use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity, counted};
 use tcptoll_live::watch::{ListenerState, State};
-use tcptoll_show::{printable, printable_line};
+use tcptoll_show::printable_line;
+use tcptoll_show::sheet::wrap_phrases;
 
-use super::figures::{activity, in_words, lasts, levels, lines, unreadable};
-use super::table::{self, Align, DESTINATIONS, Field, LISTENERS, Sort, aligned, content, fit};
-use crate::commands::prose::beside;
+use super::figures::{activity, in_words, lasts, levels, unreadable};
+use super::table::{self, DESTINATIONS, Field, LISTENERS, Sort, aligned, content, fit};
 use crate::screen;
 
 /// What is watched.
@@ -106,98 +105,74 @@ fn drops(state: &State) -> String {
     format!("no overflow; {} drops/s of other packets{deferred}", in_words(all))
 }
 
-/// The label and text of each part of a fix.
-pub(super) fn parts(fix: &Fix) -> [(&'static str, Vec<&str>); 5] {
-    [
-        ("change", vec![fix.change.as_str()]),
-        ("type", fix.commands.iter().map(String::as_str).collect()),
-        ("effect", vec![fix.effect.as_str()]),
-        ("risk", vec![fix.risk.as_str()]),
-        ("undo", vec![fix.undo.as_str()]),
-    ]
-}
-
-/// A fix in lines of at most `width` columns, each with an indent. Commands stay in one piece, so that
-/// they can be copied.
-pub(super) fn fix_lines(fix: &Fix, indent: &str, width: usize) -> String {
-    let mut text = String::new();
-    for (label, lines) in parts(fix) {
-        for (at, line) in lines.iter().filter(|line| !line.is_empty()).enumerate() {
-            let label = format!("{indent}{:<8}", if at == 0 { label } else { "" });
-            let line = printable_line(line);
-            if label.trim_start().starts_with("type") || lines.len() > 1 {
-                let _ = writeln!(text, "{label}{line}");
-            } else {
-                let _ = writeln!(text, "{}", beside(&label, &line, width));
-            }
-        }
-    }
-    text
-}
-
-/// A state as text, complete, with tables as wide as the terminal: what is wrong and its fix first.
-pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> String {
-    let words = screen::room(width);
-    let mut text = String::new();
-    let mut names = vec!["tcptoll watch".to_owned(), printable_line(&state.host)];
-    names.extend(watched.name());
-    names.push(printable_line(&state.time));
-    names.push(format!("up {}", lasts(state.uptime_s)));
-    names.push(format!("rates over {:.2} s", state.interval_s));
-    text += &lines(&names, words);
-    text.push('\n');
-    verdict(&mut text, state, words);
-    for one in &state.diagnoses {
-        text.push('\n');
-        let label = format!("{:<3}", mark(one));
-        text += &(beside(&label, &printable_line(&one.text), words) + "\n");
-        if let Some(fix) = &one.fix {
-            text += &fix_lines(fix, "   ", words);
-        }
-        let _ = writeln!(text, "   {:<8}tcptoll explain {}", "explain", printable_line(&one.id));
-    }
-    left_out(&mut text, "more fault", state.diagnoses_left_out);
-    let listeners = table::listeners(state, "", Sort::Pressing, false);
-    rows(&mut text, LISTENERS, &listeners, width);
-    left_out(&mut text, "more listener", state.listeners_left_out);
-    let destinations = table::destinations(state, "");
-    rows(&mut text, DESTINATIONS, &destinations, width);
-    left_out(&mut text, "more destination", state.destinations_left_out);
-    text.push('\n');
-    for figures in [activity(state), levels(state), states(state), once_cost(state)] {
-        text += &lines(&figures, words);
-    }
-    if let Some(sentence) = unreadable(state, watched.by_root).filter(|_| watched.owners) {
-        text += &paragraph(&sentence, words);
-    }
-    printable(&text)
-}
-
-fn paragraph(text: &str, width: usize) -> String {
-    beside("", text, width) + "\n"
-}
-
-fn verdict(text: &mut String, state: &State, words: usize) {
-    let count = |severity| {
-        let is_active = |one: &&Diagnosis| one.severity == severity && !is_over(one);
-        state.diagnoses.iter().filter(is_active).count()
+/// A fix, each part beside its label. Commands stay in one piece, so that they can be copied.
+pub(super) fn fix_parts(fix: &Fix, indent: usize) -> Vec<Part> {
+    let Fix { change, commands, effect, risk, undo, .. } = fix;
+    let words = |(label, text): (&str, &String)| {
+        let label = format!("{:indent$}{label}", "");
+        (!text.is_empty()).then(|| Part::labelled(label, indent + 8, text, Tone::Plain))
     };
-    let name = |count: usize, noun: &str| (count > 0).then(|| plural(count as u64, noun));
-    let (problems, warnings) = (count(Severity::Problem), count(Severity::Warning));
-    let found: Vec<String> =
-        [name(problems, "problem"), name(warnings, "warning")].into_iter().flatten().collect();
-    let sentence =
-        if found.is_empty() { nothing_wrong(state) } else { format!("{}.", found.join(" and ")) };
-    *text += &paragraph(&sentence, words);
+    let command = |(at, command): (usize, &String)| {
+        let label = if at == 0 { "type" } else { "" };
+        Part::line(format!("{:indent$}{label:<8}{command}", ""), Tone::Plain)
+    };
+    let mut parts = Vec::from_iter(words(("change", change)));
+    parts.extend(commands.iter().filter(|one| !one.is_empty()).enumerate().map(command));
+    parts
+        .extend([("effect", effect), ("risk", risk), ("undo", undo)].into_iter().filter_map(words));
+    parts
+}
+
+/// A state as a sheet, complete, with tables as wide as the terminal: what is wrong and its fix first.
+pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> Sheet {
+    let mut place = vec!["tcptoll watch".to_owned(), state.host.clone()];
+    place.extend(watched.name());
+    place.extend([state.time.clone(), format!("up {}", lasts(state.uptime_s))]);
+    place.push(format!("rates over {:.2} s", state.interval_s));
+    let mut parts = Vec::new();
+    for one in &state.diagnoses {
+        let tone = match one.severity {
+            _ if is_over(one) => Tone::Dim,
+            Severity::Problem => Tone::Bad,
+            Severity::Warning => Tone::Doubt,
+        };
+        parts.extend([Part::Blank, Part::labelled(mark(one), 3, &one.text, tone)]);
+        parts.extend(one.fix.iter().flat_map(|fix| fix_parts(fix, 3)));
+        parts.push(line(format!("   {:<8}tcptoll explain {}", "explain", one.id)));
+    }
+    left_out(&mut parts, "more fault", state.diagnoses_left_out);
+    let listeners = table::listeners(state, "", Sort::Pressing, false);
+    rows(&mut parts, LISTENERS, &listeners, width);
+    left_out(&mut parts, "more listener", state.listeners_left_out);
+    let destinations = table::destinations(state, "");
+    rows(&mut parts, DESTINATIONS, &destinations, width);
+    left_out(&mut parts, "more destination", state.destinations_left_out);
+    parts.push(Part::Blank);
+    for figures in [activity(state), levels(state), states(state), once_cost(state)] {
+        parts.extend(wrap_phrases(&figures, screen::room(width)).into_iter().map(line));
+    }
+    let unreadable = unreadable(state, watched.by_root).filter(|_| watched.owners);
+    parts.extend(unreadable.map(|sentence| Part::prose(0, sentence, Tone::Plain)));
+    let (answer, tone) = ([verdict(state), String::new()], Tone::Strong);
+    let mut sheet = Sheet { place, answer, tone, ..Sheet::default() };
+    sheet.parts.extend(Forms::TEXT, parts);
+    sheet
+}
+
+fn line(text: String) -> Part {
+    Part::line(text, Tone::Plain)
+}
+
+fn verdict(state: &State) -> String {
+    let active = state.diagnoses.iter().filter(|one| !is_over(one));
+    let found = counted(active.map(|one| one.severity));
+    if found.is_empty() { nothing_wrong(state) } else { format!("{}.", found.join(" and ")) }
 }
 
 /// Sockets by state.
 fn states(state: &State) -> Vec<String> {
     let shown = state.states.iter().filter(|(name, _)| *name != "LISTEN");
-    let named = |(name, count): (&String, &u64)| {
-        format!("{} {}", printable_line(name), human_count(*count))
-    };
-    shown.map(named).collect()
+    shown.map(|(name, count)| format!("{name} {}", human_count(*count))).collect()
 }
 
 /// A share of a second that began with the program would mislead.
@@ -206,32 +181,25 @@ fn once_cost(state: &State) -> Vec<String> {
     vec![format!("watching took {cpu} of CPU, {}", human_bytes(state.cost.resident_bytes as f64))]
 }
 
-fn left_out(text: &mut String, what: &str, count: u64) {
-    if count > 0 {
-        let _ = writeln!(text, "… and {}", plural(count, what));
-    }
+fn left_out(parts: &mut Vec<Part>, what: &str, count: u64) {
+    parts.extend((count > 0).then(|| line(format!("… and {}", plural(count, what)))));
 }
 
 /// A table with its title, after an empty line; nothing if it has no rows.
-fn rows<T>(text: &mut String, columns: &[Field<T>], rows: &[&T], width: usize) {
+fn rows<T>(parts: &mut Vec<Part>, columns: &[Field<T>], rows: &[&T], width: usize) {
     if rows.is_empty() {
         return;
     }
     let places = fit(columns, &content(columns, rows), width);
-    let line = |cell: &dyn Fn(usize, usize) -> (String, Align)| {
+    let joined = |cell: &dyn Fn(&Field<T>, usize) -> String| {
         let cells = places.iter().map(|place| {
-            let (text, align) = cell(place.column, place.width);
-            aligned(&text, align, place.width)
+            let column = &columns[place.column];
+            aligned(&cell(column, place.width), column.align, place.width)
         });
-        cells.collect::<Vec<_>>().join(" ").trim_end().to_owned()
+        line(cells.collect::<Vec<_>>().join(" "))
     };
-    let title = line(&|column, _| (columns[column].title.to_owned(), columns[column].align));
-    let _ = writeln!(text, "\n{title}");
-    for row in rows {
-        let row =
-            line(&|column, width| ((columns[column].cell)(row, width), columns[column].align));
-        let _ = writeln!(text, "{row}");
-    }
+    parts.extend([Part::Blank, joined(&|column, _| column.title.to_owned())]);
+    parts.extend(rows.iter().map(|row| joined(&|column, width| (column.cell)(row, width))));
 }
 
 #[cfg(test)]

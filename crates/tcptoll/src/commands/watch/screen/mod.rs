@@ -10,20 +10,19 @@ mod view;
 
 use std::time::Duration;
 
-use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT};
 
 use self::paint::Painter;
 pub(super) use self::terminal::is_there;
 use self::terminal::{Shown, WaitOutcome};
 use self::view::{KeyAction, OverlayPage, ScreenState};
-use super::text::{Watched, fix_lines, is_over};
-use crate::commands::explain;
-use crate::commands::prose::beside;
+use super::text::{Watched, fix_parts, is_over};
+use crate::commands::{explain, prose};
 use crate::{exit, screen};
+use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_live::diagnosis::{Diagnosis, Severity};
 use tcptoll_live::watch::History;
-use tcptoll_show::{TextStyle, printable_line};
+use tcptoll_show::TextStyle;
 
 /// The screen, on a terminal that is given back when this is dropped.
 pub(super) struct Screen {
@@ -162,10 +161,24 @@ const WORDS: &[(&str, &str)] = &[
 
 /// The lines of a page in this width.
 fn lines(page: &OverlayPage, width: usize) -> Vec<Line> {
-    match page {
-        OverlayPage::Help => help(width),
-        OverlayPage::Explained(one) => explained(one, width),
+    let parts = match page {
+        OverlayPage::Help => help(),
+        OverlayPage::Explained(one) => explained(one, width.min(100)),
+    };
+    let mut lines = Vec::new();
+    for part in parts {
+        let ink = match part {
+            Part::Heading { .. } | Part::Prose { tone: Tone::Strong, .. } => Ink::Strong,
+            _ => Ink::Plain,
+        };
+        if matches!(part, Part::Heading { .. }) && !lines.is_empty() {
+            lines.push(Vec::new());
+        }
+        // A sheet has at least 60 columns, the screen may have less.
+        let text = screen::narrowed(&prose::parts([part], width.min(100)), width);
+        lines.extend(text.lines().map(|line| vec![(ink, line.to_owned())]));
     }
+    lines
 }
 
 /// The last line of the screen while a page is open.
@@ -174,66 +187,42 @@ pub(super) fn footer(below: bool) -> Line {
     vec![(Ink::Strong, format!("{more}Esc back  ↑↓ PgUp PgDn scroll  g G begin, end"))]
 }
 
-fn plain(lines: &mut Vec<Line>, text: &str) {
-    lines.extend(text.lines().map(|line| vec![(Ink::Plain, line.to_owned())]));
-}
-
-fn title(lines: &mut Vec<Line>, text: &str) {
-    lines.push(Vec::new());
-    lines.push(vec![(Ink::Strong, text.to_owned())]);
-}
-
-fn help(width: usize) -> Vec<Line> {
-    let mut lines = vec![vec![(Ink::Strong, "Keys".to_owned())]];
-    let list = |lines: &mut Vec<Line>, list: &[(&str, &str)]| {
-        for (name, does) in list {
-            let blanks = 12_usize.saturating_sub(name.chars().count());
-            let label = format!("  {name}{}", " ".repeat(blanks));
-            plain(lines, &beside(&label, does, width.min(100)));
-        }
+fn help() -> Vec<Part> {
+    let list = |list: &[(&str, &str)]| -> Vec<Part> {
+        let part = |(name, does): &(&str, &str)| {
+            Part::labelled(format!("  {name}"), 14, *does, Tone::Plain)
+        };
+        list.iter().map(part).collect()
     };
-    list(&mut lines, KEYS);
-    title(&mut lines, "Signs and columns");
-    list(&mut lines, WORDS);
-    lines
+    let (keys, words) = ([Part::heading("Keys")], [Part::heading("Signs and columns")]);
+    keys.into_iter().chain(list(KEYS)).chain(words).chain(list(WORDS)).collect()
 }
 
-fn explained(one: &Diagnosis, width: usize) -> Vec<Line> {
-    let width = width.min(100);
+fn explained(one: &Diagnosis, width: usize) -> Vec<Part> {
     let severity = match one.severity {
         _ if is_over(one) => "ended",
         Severity::Problem => "problem",
         Severity::Warning => "warning",
     };
-    let mut lines = Vec::new();
     let head = format!("{severity} · {} · {}", one.id, one.subject);
-    for line in beside("", &printable_line(&head), width).lines() {
-        lines.push(vec![(Ink::Strong, line.to_owned())]);
-    }
-    plain(&mut lines, &beside("", &printable_line(&one.text), width));
+    let mut parts =
+        vec![Part::prose(0, head, Tone::Strong), Part::prose(0, &one.text, Tone::Plain)];
     if let Some(fix) = &one.fix {
-        title(&mut lines, "Fix");
-        plain(&mut lines, &screen::narrowed(&fix_lines(fix, "  ", width), width));
+        parts.push(Part::heading("Fix"));
+        parts.extend(fix_parts(fix, 2));
     }
-    title(&mut lines, "Evidence");
+    parts.push(Part::heading("Evidence"));
     let longest = one.evidence.keys().map(|name| name.chars().count()).max().unwrap_or(0);
     for (name, value) in &one.evidence {
-        let value = match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let label = format!("  {:<longest$}  ", printable_line(name));
-        plain(&mut lines, &beside(&label, &printable_line(&value), width));
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        parts.push(Part::labelled(format!("  {name}"), longest + 4, value, Tone::Plain));
     }
-    let style = TextStyle { colour: false, width };
-    if let Some(text) = explain::section(&one.id, style) {
-        lines.push(Vec::new());
-        let text = screen::narrowed(text.trim_end(), width);
-        let mut rest = text.lines();
-        lines.extend(rest.next().map(|name| vec![(Ink::Strong, name.to_owned())]));
-        plain(&mut lines, &rest.collect::<Vec<_>>().join("\n"));
+    if let Some(text) = explain::section(&one.id, TextStyle { colour: false, width }) {
+        let mut lines = text.trim_end().lines();
+        parts.extend(lines.next().map(Part::heading));
+        parts.extend(lines.map(|line| Part::line(line, Tone::Plain)));
     }
-    lines
+    parts
 }
 
 #[cfg(test)]

@@ -6,9 +6,7 @@ use tcptoll_live::watch::{History, ListenerState, State};
 use tcptoll_show::printable_line;
 use textwrap::core::display_width;
 
-use super::super::figures::{
-    activity, clock, cost, cut, lasts, levels, line, sparkline, unreadable,
-};
+use super::super::figures::{activity, clock, cost, lasts, levels, line, sparkline, unreadable};
 use super::super::table::{
     Align, DESTINATIONS, Field, LISTENERS, Sort, aligned, content, fit, shortened,
 };
@@ -16,7 +14,7 @@ use super::super::text::{Watched, fix_in_a_line, is_over, mark, nothing_wrong};
 use super::view::{Rows, ScreenState, Section};
 use super::{Ink, Line};
 use crate::commands::watch::screen;
-use crate::screen::has_unicode;
+use crate::screen::{cut, has_unicode};
 
 /// Less than this cannot be read.
 const SMALLEST: [usize; 2] = [30, 6];

@@ -459,7 +459,10 @@ fn keys_that_end_or_suspend_the_watch_ask_for_it_everywhere() {
 #[test]
 fn once_prints_all_of_a_state_with_the_faults_first() {
     let watched = Watched { network: Some("4711".into()), owners: true, by_root: false };
-    let text = |history: &History| whole(history.latest().unwrap(), &watched, 80);
+    let text = |history: &History| {
+        let sheet = whole(history.latest().unwrap(), &watched, 80);
+        tcptoll_show::sheet::text(&sheet, tcptoll_show::TextStyle::default())
+    };
     assert_snapshot!("once-overflow", text(&overflowing()));
     assert_snapshot!("once-scarce", text(&scarce()));
     let many = text(&thousand());
