@@ -4,13 +4,15 @@ use minijinja::value::{Serde, Value};
 use minijinja::{Environment, Output, State, context};
 use serde::Serialize;
 use tcptoll_core::printable;
-use tcptoll_core::sheet::Sheet;
+use tcptoll_core::sheet::{Arm, Finding, Forms, Part, Parts, Picture, Sheet, Table};
 
 use crate::clean;
 use crate::clean::line;
 use crate::html::keep_units;
 use crate::html::{COPY, SCRIPT, STYLE};
 use crate::svg::escape;
+
+use super::table::{self, table};
 
 const BASE: &str = include_str!("../html/base.html");
 const PAGE: &str = include_str!("page.html");
@@ -57,6 +59,7 @@ fn lead(answer: &str) -> (&str, &str) {
 
 fn render(title: &str, sheets: Vec<Sheet>, jsons: &[String]) -> Result<String, minijinja::Error> {
     let jsons = jsons.iter().map(|json| Value::from_safe_string(json_in_script(json)));
+    let sheets: Vec<Value> = sheets.iter().map(sheet).collect();
     let mut environment = Environment::new();
     environment.set_formatter(put);
     // Nothing that a peer said makes two commands of one.
@@ -65,11 +68,76 @@ fn render(title: &str, sheets: Vec<Sheet>, jsons: &[String]) -> Result<String, m
     environment.add_template("content.html", PAGE)?;
     environment.get_template("base.html")?.render(context! {
         title,
-        sheets => Value::from(Serde(sheets)),
-        style => Value::from_safe_string(STYLE.to_owned() + PARTS),
+        sheets,
+        style => Value::from_safe_string(STYLE.to_owned() + PARTS + &table::style()),
         script => Value::from_safe_string(SCRIPT.to_owned() + COPY),
         jsons => jsons.collect::<Vec<_>>(),
     })
+}
+
+/// What the template sees of a sheet. Marks of which a page has many are written here, where that is quick.
+fn sheet(sheet: &Sheet) -> Value {
+    let parts = |parts: &Parts| parts.shown_in(Forms::PAGE).map(part).collect::<Vec<_>>();
+    let (about, lead, shown) = (parts(&sheet.about), parts(&sheet.lead), parts(&sheet.parts));
+    let Sheet { kicker, question, answer, invalid, doubts, place, time, .. } = sheet;
+    let Sheet { file_name, footer, .. } = sheet;
+    let doubts = Value::from(Serde(doubts.clone()));
+    context! {
+        kicker, question, answer, invalid, doubts, place, time, about, lead,
+        parts => shown, file_name, footer,
+    }
+}
+
+/// What the template sees of a part.
+fn part(one: &Part) -> Value {
+    let kind = "markup";
+    let markup = match one {
+        Part::Table(one) => table(one),
+        Part::Pairs { pairs } => self::pairs(pairs),
+        Part::Picture(one) => picture(one),
+        Part::Finding(one) => return finding(one),
+        Part::Folded { title, small, class, parts } => {
+            let parts: Vec<Value> = parts.iter().map(part).collect();
+            return context! { kind => "folded", title, small, class, parts };
+        }
+        other => return Value::from(Serde(other.clone())),
+    };
+    context! { kind, markup => Value::from_safe_string(markup) }
+}
+
+fn finding(one: &Finding) -> Value {
+    let safe = |some: bool, markup: fn(&Finding) -> String| {
+        some.then(|| Value::from_safe_string(markup(one)))
+    };
+    let evidence = safe(!one.evidence.is_empty(), |one| {
+        table(&Table::texts(&["evidence", "value"], &[1], one.evidence.iter().cloned()))
+    });
+    let words = safe(!one.words.is_empty(), |one| pairs(&one.words));
+    context! { kind => "finding", evidence, words, ..Value::from(Serde(one.clone())) }
+}
+
+fn pairs(list: &[[String; 2]]) -> String {
+    let pair = |[name, value]: &[String; 2]| {
+        format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value))
+    };
+    format!("<dl>{}</dl>\n", list.iter().map(pair).collect::<String>())
+}
+
+fn picture(one: &Picture) -> String {
+    let Picture { title, svg, caption, drawn } = one;
+    let title =
+        if title.is_empty() { String::new() } else { format!("<h3>{}</h3>\n", escape(title)) };
+    let arm = |arm: &Arm| format!("<li>{}{}</li>", swatch(&arm.class), escape(&arm.name));
+    let legend: String = drawn.iter().map(arm).collect();
+    let legend =
+        if drawn.is_empty() { legend } else { format!("<ul class=\"legend\">{legend}</ul>") };
+    let (svg, caption) = (&svg.0, escape(caption));
+    format!("{title}{legend}<figure>{svg}<figcaption>{caption}</figcaption></figure>\n")
+}
+
+/// A dot in the colour of an arm.
+pub(super) fn swatch(class: &str) -> String {
+    format!("<span class=\"swatch {}\" aria-hidden=\"true\"></span>", escape(class))
 }
 
 /// Every text that is not markup of our own is cleaned and escaped.

@@ -2,6 +2,7 @@
 
 mod html;
 mod markdown;
+mod table;
 mod text;
 
 pub use html::{html, html_of};
