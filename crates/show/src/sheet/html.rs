@@ -1,5 +1,11 @@
 //! A sheet as a page: one file with its style, script, pictures and figures in it.
 
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, Output, State, context};
 use serde::Serialize;
@@ -25,7 +31,7 @@ pub fn html<T: Serialize>(sheet: Sheet, data: &T) -> String {
     html_of(&sheet.title.clone(), vec![(sheet, data)])
 }
 
-/// Several sheets as one such file, with a table of contents.
+/// Several sheets as one such file, with a table of contents; what they show is gzipped and in base64.
 ///
 /// If the page cannot be made, it is one that says why.
 #[must_use]
@@ -58,7 +64,10 @@ fn lead(answer: &str) -> (&str, &str) {
 }
 
 fn render(title: &str, sheets: Vec<Sheet>, jsons: &[String]) -> Result<String, minijinja::Error> {
-    let jsons = jsons.iter().map(|json| Value::from_safe_string(json_in_script(json)));
+    let held = jsons.iter().map(|json| match jsons.len() {
+        1 => json_in_script(json),
+        _ => packed(&printable::json(json)),
+    });
     let sheets: Vec<Value> = sheets.iter().map(sheet).collect();
     let mut environment = Environment::new();
     environment.set_formatter(put);
@@ -66,13 +75,22 @@ fn render(title: &str, sheets: Vec<Sheet>, jsons: &[String]) -> Result<String, m
     environment.add_filter("line", |text: String| line(&text));
     environment.add_template("base.html", BASE)?;
     environment.add_template("content.html", PAGE)?;
+    let content = environment.get_template("content.html")?.render(context! { title, sheets })?;
+    let style = STYLE.to_owned() + PARTS + &table::style(&content);
     environment.get_template("base.html")?.render(context! {
         title,
-        sheets,
-        style => Value::from_safe_string(STYLE.to_owned() + PARTS + &table::style()),
+        style => Value::from_safe_string(style),
+        content => Value::from_safe_string(content),
+        held => held.map(Value::from_safe_string).collect::<Vec<_>>(),
         script => Value::from_safe_string(SCRIPT.to_owned() + COPY),
-        jsons => jsons.collect::<Vec<_>>(),
     })
+}
+
+/// Gzipped, in base64: of several runs the figures would be the greater part of the page.
+fn packed(json: &str) -> String {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    let packed = packed.write_all(json.as_bytes()).and_then(|()| packed.finish());
+    STANDARD.encode(packed.expect("memory takes all that is written"))
 }
 
 /// What the template sees of a sheet. Marks of which a page has many are written here, where that is quick.

@@ -35,11 +35,13 @@ const BAR: usize = 10;
 /// What a page does where there is no room for a table.
 const CROWDED: &str = include_str!("crowded.css");
 
-/// The style of tables where there is no room for their columns.
-pub(super) fn style() -> String {
+/// The style of the tables of a page where there is no room for their columns.
+pub(super) fn style(page: &str) -> String {
     let at = |step: u16| CROWDED.replace("STEP", &step.to_string());
-    STEPS.map(|step| format!("@container (width < {step}rem) {{ {}}}\n", at(step))).concat()
-        + &at(0)
+    let used = STEPS.into_iter().filter(|step| page.contains(&format!(" r{step}\"")));
+    let steps = used.map(|step| format!("@container (width < {step}rem) {{\n{}}}\n", at(step)));
+    let always = if page.contains(" r0\"") { at(0) } else { String::new() };
+    steps.collect::<String>() + &always
 }
 
 /// A table, with its note.

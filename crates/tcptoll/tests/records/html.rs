@@ -1,5 +1,9 @@
 //! The HTML report of the records: whole, alone, and deaf to what is written in it.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
+
 use super::{all, load};
 use tcptoll_core::record::Summary;
 use tcptoll_measure::experiments::REPORTS;
@@ -343,6 +347,12 @@ fn several_runs_are_one_page_with_contents_and_no_name_twice() {
     }
     for link in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
         assert!(ids.contains(&link), "#{link} leads nowhere");
+    }
+    for (id, run) in [("summary-1", &one), ("summary-2", &two)] {
+        let from = format!("<script type=\"application/gzip\" id=\"{id}\">");
+        let held = STANDARD.decode(between(&page, &from, "</script>")).unwrap();
+        let summary: Summary = serde_json::from_reader(GzDecoder::new(held.as_slice())).unwrap();
+        assert_eq!(summary, *run, "{id}");
     }
     let alone = REPORTS.html(&one);
     assert!(!alone.contains("class=\"contents\"") && alone.contains("id=\"summary\""));
