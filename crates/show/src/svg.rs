@@ -250,6 +250,9 @@ fn round(value: f64) -> f64 {
 /// For text and quoted attributes of HTML and SVG.
 pub fn escape(text: &str) -> String {
     let text = lines(text);
+    if !text.contains(['&', '<', '>', '"', '\'']) {
+        return text;
+    }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

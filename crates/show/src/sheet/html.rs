@@ -88,7 +88,7 @@ fn render(title: &str, sheets: Vec<Sheet>, jsons: &[String]) -> Result<String, m
 
 /// Gzipped, in base64: of several runs the figures would be the greater part of the page.
 fn packed(json: &str) -> String {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
     let packed = packed.write_all(json.as_bytes()).and_then(|()| packed.finish());
     STANDARD.encode(packed.expect("memory takes all that is written"))
 }
@@ -136,7 +136,7 @@ fn finding(one: &Finding) -> Value {
 
 fn pairs(list: &[[String; 2]]) -> String {
     let pair = |[name, value]: &[String; 2]| {
-        format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value))
+        format!("<div><dt>{}<dd>{}</div>", escape(name), escape(value))
     };
     format!("<dl>{}</dl>\n", list.iter().map(pair).collect::<String>())
 }

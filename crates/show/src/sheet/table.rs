@@ -106,54 +106,53 @@ struct Laid<'a> {
 }
 
 impl Laid<'_> {
-    /// As markup; which cells hold words is told by row and column.
+    /// As markup; which cells hold words is told by row and column. Cells and rows end where the next begins.
     fn markup(&self, words: impl Fn(usize, usize) -> bool) -> String {
         let few = self.heads.len() <= NARROW;
         let place = if few { "few" } else { "many" };
         let class = if self.sortable { " class=\"sortable full\"" } else { "" };
         let mut out = format!("<div class=\"t {place}{}\"><table{class}><thead><tr>", self.step());
         for (column, head) in self.heads.iter().enumerate() {
-            let left = column > 0
-                && !self.rows.is_empty()
-                && (0..self.rows.len()).all(|row| words(row, column));
+            let left = column > 0 && (0..self.rows.len()).all(|row| words(row, column));
             out += if left { "<th scope=\"col\" class=\"w\">" } else { "<th scope=\"col\">" };
             cell(&mut out, head, true);
-            out += "</th>";
         }
-        out += "</tr></thead>\n<tbody>";
+        out += "</thead>\n<tbody>";
         for (at, row) in self.rows.iter().enumerate() {
             if let Some(group) = row.group {
                 let (all, group) = (self.heads.len(), escape(group));
-                out += &format!("<tr><th scope=\"rowgroup\" colspan=\"{all}\">{group}</th></tr>\n");
-                continue;
+                out += &format!("<tr><th scope=\"rowgroup\" colspan=\"{all}\">{group}\n");
             }
-            out += if row.marked { "<tr class=\"chosen\">" } else { "<tr>" };
             for (column, one) in row.cells.iter().enumerate() {
+                let words = column == 0 || words(at, column);
                 if column == 0 {
+                    out += if row.marked { "<tr class=\"chosen\">" } else { "<tr>" };
                     out += if row.marked { "<th scope=\"row\">→ " } else { "<th scope=\"row\">" };
-                    cell(&mut out, one, true);
-                    out += "</th>";
-                    continue;
+                } else {
+                    let head = self.heads.get(column).filter(|_| !few);
+                    self.open(&mut out, one, words, head);
                 }
-                let words = words(at, column);
-                out += match (words, is_long(&one.text)) {
-                    (true, true) => "<td class=\"w long\"",
-                    (true, false) => "<td class=\"w\"",
-                    (false, _) => "<td",
-                };
-                if let Some(value) = one.value.filter(|value| self.sortable && value.is_finite()) {
-                    out += &format!(" data-value=\"{}\"", six_digits(value));
-                }
-                if let Some(head) = self.heads.get(column).filter(|_| !few) {
-                    out += &format!(" data-head=\"{}\"", escape(&head.text));
-                }
-                out.push('>');
                 cell(&mut out, one, words);
-                out += "</td>";
             }
-            out += "</tr>\n";
+            out.push('\n');
         }
         out + "</tbody></table></div>\n"
+    }
+
+    /// Begins a cell that names no row.
+    fn open(&self, out: &mut String, cell: &Cell, words: bool, head: Option<&&Cell>) {
+        *out += match (words, is_long(&cell.text)) {
+            (true, true) => "<td class=\"w long\"",
+            (true, false) => "<td class=\"w\"",
+            (false, _) => "<td",
+        };
+        if let Some(value) = cell.value.filter(|value| self.sortable && value.is_finite()) {
+            *out += &format!(" data-value=\"{}\"", six_digits(value));
+        }
+        if let Some(head) = head {
+            *out += &format!(" data-head=\"{}\"", escape(&head.text));
+        }
+        out.push('>');
     }
 
     /// The class of the width below which its columns have no room; of a table that has room everywhere, none.

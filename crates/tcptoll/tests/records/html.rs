@@ -37,14 +37,17 @@ pub(super) fn tags(page: &str) -> Vec<&str> {
     tags
 }
 
-/// Elements that `void` does not name are closed in order.
-fn is_closed_in_order(name: &str, text: &str, void: &[&str]) {
+/// Elements that end where the next begins, or hold nothing.
+const NOT_CLOSED: [&str; 7] = ["meta", "br", "tr", "th", "td", "dt", "dd"];
+
+/// All other elements are closed in order.
+pub(super) fn is_closed_in_order(name: &str, text: &str) {
     let mut open: Vec<&str> = Vec::new();
     for tag in tags(text) {
         let element = tag.split([' ', '\n', '/']).next().unwrap();
         if let Some(closing) = tag.strip_prefix('/') {
             assert_eq!(open.pop(), Some(closing), "{name}");
-        } else if !(tag.starts_with('!') || tag.ends_with('/') || void.contains(&element)) {
+        } else if !(tag.starts_with('!') || tag.ends_with('/') || NOT_CLOSED.contains(&element)) {
             open.push(element);
         }
     }
@@ -54,7 +57,7 @@ fn is_closed_in_order(name: &str, text: &str, void: &[&str]) {
 #[test]
 fn every_element_is_closed_in_order() {
     for name in all() {
-        is_closed_in_order(name, &REPORTS.html(&load(name)), &["meta", "br"]);
+        is_closed_in_order(name, &REPORTS.html(&load(name)));
     }
 }
 
@@ -66,7 +69,7 @@ fn the_first_picture_is_a_file_of_its_own_that_loads_nothing() {
         let page = REPORTS.html(&summary);
         let Ok(svg) = REPORTS.svg(&summary) else { continue };
         drawn += 1;
-        is_closed_in_order(name, &svg, &[]);
+        is_closed_in_order(name, &svg);
         assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox="), "{name}");
         assert!(!svg.contains("url(") && !svg.contains("@import"), "{name}");
         for tag in tags(&svg) {
@@ -230,10 +233,10 @@ fn the_metric_of_the_run_is_the_first_column_of_the_figures() {
 fn who_closed_and_how_many_ports_there_were_stand_on_the_page() {
     let page = REPORTS.html(&load("http_reuse"));
     for words in [
-        "<dt>connections closed by the client first</dt><dd>150</dd>",
-        "<dt>server sockets in TIME-WAIT after the load, mean over rounds</dt><dd>49</dd>",
-        "<dt>server</dt><dd>nginx/1.22.1</dd>",
-        "<dt>server processes</dt><dd>2</dd>",
+        "<dt>connections closed by the client first<dd>150</div>",
+        "<dt>server sockets in TIME-WAIT after the load, mean over rounds<dd>49</div>",
+        "<dt>server<dd>nginx/1.22.1</div>",
+        "<dt>server processes<dd>2</div>",
         "ports (reuse client-close): 28,232 local ports",
         "closed first",
         "Connections of these requests",
@@ -246,7 +249,7 @@ fn who_closed_and_how_many_ports_there_were_stand_on_the_page() {
     let page = REPORTS.html(&ignoring);
     assert!(page.contains("kept the connection open 1,200 times"));
     let page = REPORTS.html(&load("http_rate"));
-    let first = between(&page, "Figures</h2>", "</th><td");
+    let first = between(&page, "Figures</h2>", "<td");
     assert!(first.ends_with("<tr><th scope=\"row\">intended/s"), "{first}");
 }
 
@@ -264,7 +267,7 @@ fn the_trade_is_drawn_with_a_line_per_mechanism_and_a_point_per_arm() {
     assert_eq!(legend.matches("<li>").count(), 2, "only what is drawn has a colour");
     assert!(picture.contains("mechanism lazy: costs no packets"), "it is forgotten");
     let table = between(&page, "The computed lines as a table", "</table>");
-    assert!(table.contains("<th scope=\"row\">heartbeat</th>"), "its values are in no table");
+    assert!(table.contains("<th scope=\"row\">heartbeat<td"), "its values are in no table");
 }
 
 #[test]
