@@ -218,7 +218,9 @@ fn through(points: &[(f64, f64)]) -> String {
             out.push(next);
             command = next;
         }
-        parts.iter().for_each(|part| number(&mut out, *part));
+        for part in parts {
+            number(&mut out, *part);
+        }
     }
     out
 }

@@ -252,7 +252,7 @@ impl Line {
             [s].into_iter().chain([sum / f64::from(n), least, most].map(words)).collect()
         });
         let between = ["at ", " s: mean ", ", min ", ", max ", ""].map(str::to_owned);
-        plot.hits(&between, texts.collect());
+        plot.hits(&between, &texts.collect::<Vec<_>>());
     }
 }
 
@@ -342,14 +342,14 @@ impl Panel {
             };
             [number::trimmed(s)].into_iter().chain(lines.iter().filter_map(near)).collect()
         });
-        let texts = texts.collect();
+        let texts: Vec<Vec<String>> = texts.collect();
         let name = |(at, line): (usize, &&Line)| {
             format!("{} {}: ", if at == 0 { " s:" } else { "," }, line.name)
         };
         let names = lines.iter().enumerate().map(name);
         let between: Vec<String> =
             ["at ".to_owned()].into_iter().chain(names).chain([String::new()]).collect();
-        plot.hits(&between, texts);
+        plot.hits(&between, &texts);
     }
 }
 

@@ -197,9 +197,9 @@ impl Plot {
     }
 
     /// Places of equal width over the whole frame, to point at.
-    pub(crate) fn hits(&mut self, words: &[String], texts: Vec<Vec<String>>) {
+    pub(crate) fn hits(&mut self, words: &[String], texts: &[Vec<String>]) {
         let Frame { left, right, top, bottom, .. } = self.frame;
-        self.svg.hits((left, top), (right - left, bottom - top), words, &texts);
+        self.svg.hits((left, top), (right - left, bottom - top), words, texts);
     }
 
     /// A range from value to value at a place along the bottom, with marks of half a width at its ends.

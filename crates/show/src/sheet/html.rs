@@ -40,8 +40,9 @@ pub fn html_of<T: Serialize>(title: &str, sheets: Vec<(Sheet, &T)>) -> String {
         sheets.iter().map(|(_, data)| serde_json::to_string(data)).collect();
     match jsons {
         Ok(jsons) => {
-            render(title, sheets.into_iter().map(|(sheet, _)| shown(sheet)).collect(), &jsons)
-                .unwrap_or_else(|error| error_page(&error.to_string()))
+            let sheets: Vec<Sheet> = sheets.into_iter().map(|(sheet, _)| shown(sheet)).collect();
+            let page = render(title, &sheets, &jsons);
+            page.unwrap_or_else(|error| error_page(&error.to_string()))
         }
         Err(error) => error_page(&error.to_string()),
     }
@@ -63,7 +64,7 @@ fn lead(answer: &str) -> (&str, &str) {
     (&answer[..sentence], answer[sentence..].trim_start())
 }
 
-fn render(title: &str, sheets: Vec<Sheet>, jsons: &[String]) -> Result<String, minijinja::Error> {
+fn render(title: &str, sheets: &[Sheet], jsons: &[String]) -> Result<String, minijinja::Error> {
     let held = jsons.iter().map(|json| match jsons.len() {
         1 => json_in_script(json),
         _ => packed(&printable::json(json)),
