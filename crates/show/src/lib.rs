@@ -135,7 +135,8 @@ impl Reports {
         findings::invalid(&run, run.own)
     }
 
-    /// Several runs as one such file, with a table of contents. Their summaries are `summary-1`, `summary-2`, ….
+    /// Several runs as one such file, with a table of contents. Their summaries are `summary-1`, `summary-2`, …,
+    /// each as JSON, gzipped and in base64.
     #[must_use]
     pub fn html_of(&self, summaries: &[&Summary]) -> String {
         let sheets: Vec<(Sheet, &Summary)> =

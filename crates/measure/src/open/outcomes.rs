@@ -187,8 +187,8 @@ fn one(plot: &mut Plot, row: &ArmRow<'_>, top: f64) {
     let height = |count: u64| (1.0 + count as f64).ln() / (1.0 + most as f64).ln() * room;
     let name = clean::shorten(&row.arm.name, 62);
     plot.svg.text("name", (0.0, top + 8.0), Anchor::Start, &name);
-    plot.svg.text("tick", (left - 8.0, middle - 10.0), Anchor::End, "first byte");
-    plot.svg.text("tick", (left - 8.0, middle + 10.0), Anchor::End, "connected");
+    plot.svg.text("", (left - 8.0, middle - 10.0), Anchor::End, "first byte");
+    plot.svg.text("", (left - 8.0, middle + 10.0), Anchor::End, "connected");
     if row.is_empty() {
         let text = format!("none of {} succeeded", connections(row.arm.attempts));
         plot.svg.text("name strong worse", (left + 8.0, middle - 10.0), Anchor::Start, &text);
@@ -383,7 +383,7 @@ fn draw_outcomes(rows: &[Told<'_>]) -> Svg {
             plot.svg.line("bar", (from, y), (to, y));
             plot.svg.dot(if row.outcome == "ok" { "mark" } else { "full" }, (middle, y), 3.5, "");
             let end = (frame.right + 9.0, y);
-            plot.svg.text("tick", end, Anchor::Start, &number::count(row.times.count));
+            plot.svg.text("", end, Anchor::Start, &number::count(row.times.count));
         });
     }
     plot.svg

@@ -186,7 +186,7 @@ fn level_axis(plot: &mut Plot, levels: &Levels, places: &[f64]) {
         let half = clean::columns(&name) as f64 * 3.6;
         // Levels too close to each other are not all named; their points are.
         if x - half > free {
-            svg.text("tick", (x, bottom + 12.0), Anchor::Middle, &name);
+            svg.text("", (x, bottom + 12.0), Anchor::Middle, &name);
             free = x + half + 2.0;
         }
     }

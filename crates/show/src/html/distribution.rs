@@ -71,13 +71,8 @@ fn curves<'a>(summary: &'a Run, primary: &Primary) -> Vec<Curve<'a>> {
         let points = points(histogram);
         let answered = answered(arm, summary.own, primary);
         let class = arm_class(at);
-        is_drawn(arm, primary).then(|| Curve {
-            class,
-            answered,
-            name: &arm.name,
-            histogram,
-            points,
-        })
+        let name = &arm.name;
+        (!points.is_empty()).then_some(Curve { class, answered, name, histogram, points })
     };
     let mut curves: Vec<Curve<'a>> = summary.arms.iter().enumerate().filter_map(curve).collect();
     // With one arm there is room for what the network alone takes.
@@ -94,7 +89,8 @@ fn curves<'a>(summary: &'a Run, primary: &Primary) -> Vec<Curve<'a>> {
 
 /// Whether an arm has a curve.
 pub(super) fn is_drawn(arm: &Arm, primary: &Primary) -> bool {
-    arm.histograms.get(&primary.key).is_some_and(|histogram| !points(histogram).is_empty())
+    let histogram = arm.histograms.get(&primary.key);
+    histogram.is_some_and(|known| known.max.is_some() || !points(known).is_empty())
 }
 
 /// The picture, or `None` if no arm has the distribution.

@@ -221,12 +221,7 @@ impl Stack {
         }
         if let (true, Some(span_s)) = (named, self.stall) {
             let [from, until] = span_s.map(|s| plot.x.at(s));
-            plot.svg.text(
-                "tick",
-                (f64::midpoint(from, until), top - 12.0),
-                Anchor::Middle,
-                "stall",
-            );
+            plot.svg.text("", (f64::midpoint(from, until), top - 12.0), Anchor::Middle, "stall");
         }
         for (s, _) in &self.ticks {
             let x = plot.x.at(*s);
@@ -271,17 +266,26 @@ impl Line {
         }
     }
 
-    /// Something to point at; one for every point would fill the page.
+    /// Something to point at; one for every point could not be hit. Peaks of the points of a place stay.
     fn hits(&self, plot: &mut Plot, most: usize, words: fn(f64) -> String) {
-        let Frame { left, right, top, bottom, .. } = plot.frame;
-        let every = self.points.len().div_ceil(most).max(1);
-        let step = ((right - left) * every as f64 / self.points.len() as f64).max(1.0);
-        for [s, values @ ..] in self.points.iter().step_by(every) {
-            let [least, mean, most] = values.map(words);
-            let at = number::trimmed(*s);
-            let tooltip = format!("at {at} s: mean {mean}, min {least}, max {most}");
-            plot.svg.rect("hit", (plot.x.at(*s) - step / 2.0, top), (step, bottom - top), &tooltip);
+        let count = self.points.len().min(most);
+        if count == 0 {
+            return;
         }
+        let last = plot.x.most();
+        let place = |s: f64| ((s / last * count as f64) as usize).min(count - 1);
+        let mut places = vec![None; count];
+        for [s, least, mean, most] in &self.points {
+            let (sum, n, low, high) = places[place(*s)].unwrap_or((0.0, 0_u32, *least, *most));
+            places[place(*s)] = Some((sum + mean, n + 1, low.min(*least), high.max(*most)));
+        }
+        let texts = places.into_iter().enumerate().map(|(at, found)| {
+            let Some((sum, n, least, most)) = found else { return Vec::new() };
+            let s = number::trimmed(last * (at as f64 + 0.5) / count as f64);
+            [s].into_iter().chain([sum / f64::from(n), least, most].map(words)).collect()
+        });
+        let between = ["at ", " s: mean ", ", min ", ", max ", ""].map(str::to_owned);
+        plot.hits(&between, &texts.collect::<Vec<_>>());
     }
 }
 
@@ -332,7 +336,7 @@ impl Panel {
         plot.y_axis(4, self.tick);
         plot.base();
         let title = clean::shorten(&self.title, 62);
-        plot.svg.text("label", (0.0, top - 12.0), Anchor::Start, &title);
+        plot.svg.text("", (0.0, top - 12.0), Anchor::Start, &title);
         for Level { value, text, dash, named } in &self.levels {
             let class = if *named { "none" } else { "computed" };
             plot.group("echo", text, |plot| plot.level(&format!("{class} {dash}"), *value));
@@ -359,22 +363,27 @@ impl Panel {
 
     /// Something to point at: what each line is at an instant.
     fn hits(&self, plot: &mut Plot, hits: usize) {
-        let Frame { left, right, top, bottom, .. } = plot.frame;
-        let width = (right - left) / hits as f64;
-        let ends = self.lines.iter().filter_map(|line| line.points.last());
-        let Some(last) = ends.map(|point| point[0]).reduce(f64::max) else { return };
-        for at in 0..hits {
-            let s = last * (at as f64 + 0.5) / hits as f64;
-            let near = |line: &Line| {
+        let lines: Vec<&Line> = self.lines.iter().filter(|line| !line.points.is_empty()).collect();
+        if lines.is_empty() {
+            return;
+        }
+        let texts = (0..hits).map(|at| {
+            let s = plot.x.most() * (at as f64 + 0.5) / hits as f64;
+            let near = |line: &&Line| {
                 let far = |point: &[f64; 4]| (point[0] - s).abs();
                 let nearest = line.points.iter().min_by(|a, b| far(a).total_cmp(&far(b)))?;
-                Some(format!("{}: {}", line.name, (self.words)(nearest[2])))
+                Some((self.words)(nearest[2]))
             };
-            let all: Vec<String> = self.lines.iter().filter_map(near).collect();
-            let tooltip = format!("at {} s: {}", number::trimmed(s), all.join(", "));
-            let x = plot.x.at(s) - width / 2.0;
-            plot.svg.rect("hit", (x, top), (width, bottom - top), &tooltip);
-        }
+            [number::trimmed(s)].into_iter().chain(lines.iter().filter_map(near)).collect()
+        });
+        let texts: Vec<Vec<String>> = texts.collect();
+        let name = |(at, line): (usize, &&Line)| {
+            format!("{} {}: ", if at == 0 { " s:" } else { "," }, line.name)
+        };
+        let names = lines.iter().enumerate().map(name);
+        let between: Vec<String> =
+            ["at ".to_owned()].into_iter().chain(names).chain([String::new()]).collect();
+        plot.hits(&between, &texts);
     }
 }
 

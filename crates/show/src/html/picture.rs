@@ -100,7 +100,7 @@ pub(crate) fn series(series: &Series, what: &str, class: &str, arm: &str) -> Opt
             lines: vec![Line::range(class.to_owned(), points)],
             ..Panel::new(format!("{what}{log}, mean and range"), number::tick, number::time)
         };
-        let stack = Stack { height: 120.0, hits: usize::MAX, ..Stack::new(vec![panel]) };
+        let stack = Stack { height: 120.0, hits: 100, ..Stack::new(vec![panel]) };
         stack.draw().labelled(&format!("{} of {arm} over the run", capital(what)))
     })
 }

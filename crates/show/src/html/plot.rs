@@ -95,11 +95,13 @@ impl Plot {
 
     /// Grid lines over the whole width, each with its text at the left.
     pub(crate) fn y_ticks(&mut self, ticks: impl IntoIterator<Item = (f64, String)>) {
-        let Frame { left, right, .. } = self.frame;
+        let left = self.frame.left;
+        let ticks: Vec<(f64, String)> = ticks.into_iter().collect();
+        for (value, _) in &ticks {
+            self.level("grid", *value);
+        }
         for (value, text) in ticks {
-            let y = self.y.at(value);
-            self.svg.line("grid", (left, y), (right, y));
-            self.svg.text("tick", (left - BESIDE, y), Anchor::End, &text);
+            self.svg.text("", (left - BESIDE, self.y.at(value)), Anchor::End, &text);
         }
     }
 
@@ -118,17 +120,18 @@ impl Plot {
     pub fn x_marks(&mut self, grid: bool, ticks: impl IntoIterator<Item = (f64, String)>) {
         let Frame { top, bottom, right, room, .. } = self.frame;
         let mut free = f64::MIN;
-        for (value, text) in ticks {
-            let x = self.x.at(value);
-            if grid {
-                self.svg.line("grid", (x, top), (x, bottom));
-            }
+        let ticks: Vec<(f64, String)> =
+            ticks.into_iter().map(|(value, text)| (self.x.at(value), text)).collect();
+        for (x, _) in ticks.iter().filter(|_| grid) {
+            self.svg.line("grid", (*x, top), (*x, bottom));
+        }
+        for (x, text) in ticks {
             let breadth = breadth(&text);
             // None may reach beyond the picture, and of two that would touch the first is written.
             let from = (x - breadth / 2.0).min(right + room - breadth).max(0.0);
             if from > free {
                 let place = (from + breadth / 2.0, bottom + 12.0);
-                self.svg.text("tick", place, Anchor::Middle, &text);
+                self.svg.text("", place, Anchor::Middle, &text);
                 free = from + breadth + GAP;
             }
         }
@@ -148,13 +151,13 @@ impl Plot {
 
     /// What the vertical axis shows, above it.
     pub fn y_label(&mut self, text: &str) {
-        self.svg.text("label", (0.0, 8.0), Anchor::Start, text);
+        self.svg.text("", (0.0, 8.0), Anchor::Start, text);
     }
 
     /// What the horizontal axis shows, at its end below the ticks.
     pub fn x_label(&mut self, text: &str) {
         let Frame { right, bottom, .. } = self.frame;
-        self.svg.text("label", (right, bottom + 29.0), Anchor::End, text);
+        self.svg.text("", (right, bottom + 29.0), Anchor::End, text);
     }
 
     /// What belongs together, with a class and a tooltip.
@@ -195,6 +198,12 @@ impl Plot {
     /// A dot at values.
     pub fn dot(&mut self, class: &str, at: (f64, f64), radius: f64, tooltip: &str) {
         self.svg.dot(class, self.at(at), radius, tooltip);
+    }
+
+    /// Places of equal width over the whole frame, to point at.
+    pub(crate) fn hits(&mut self, words: &[String], texts: &[Vec<String>]) {
+        let Frame { left, right, top, bottom, .. } = self.frame;
+        self.svg.hits((left, top), (right - left, bottom - top), words, texts);
     }
 
     /// A range from value to value at a place along the bottom, with marks of half a width at its ends.

@@ -126,13 +126,13 @@ impl RoundsPicture<'_> {
                 }));
             } else {
                 let place = (frame.left + 8.0, f64::midpoint(top, bottom));
-                plot.svg.text("tick", place, Anchor::Start, "all rounds excluded");
+                plot.svg.text("", place, Anchor::Start, "all rounds excluded");
             }
             self.track(&mut plot, track);
             svg = plot.svg;
         }
         let place = (WIDTH - 14.0, rows as f64 * height + 6.0);
-        svg.text("label", place, Anchor::End, "since the start of the run");
+        svg.text("", place, Anchor::End, "since the start of the run");
         svg
     }
 

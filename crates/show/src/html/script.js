@@ -1,5 +1,6 @@
 "use strict";
-// Sorts a table by a click on a heading, opens details for printing, saves the embedded numbers.
+// Sorts a table by a click on a heading, makes what pictures say where they are pointed at, opens details for printing,
+// saves the embedded numbers.
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
@@ -24,6 +25,30 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+const svg = "http://www.w3.org/2000/svg";
+for (const picture of document.querySelectorAll("svg:has(.hits)")) {
+  picture.addEventListener("pointerenter", () => {
+    for (const all of picture.querySelectorAll(".hits")) {
+      const [words, places] = [all.dataset.words.split("\n"), all.dataset.texts.split("\n")];
+      const width = all.getAttribute("width") / places.length;
+      places.forEach((place, at) => {
+        if (!place) return;
+        const texts = place.split(";");
+        const one = all.cloneNode();
+        delete one.dataset.words;
+        delete one.dataset.texts;
+        one.setAttribute("class", "hit");
+        one.setAttribute("x", +all.getAttribute("x") + at * width);
+        one.setAttribute("width", width);
+        const title = document.createElementNS(svg, "title");
+        title.textContent = words.map((word, n) => word + (texts[n] ?? "")).join("");
+        one.append(title);
+        all.before(one);
+      });
+      all.remove();
+    }
+  }, { once: true });
+}
 let closed = [];
 addEventListener("beforeprint", () => {
   closed = [...document.querySelectorAll("details:not([open])")];
@@ -32,10 +57,17 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => closed.forEach((d) => { d.open = false; }));
 for (const button of document.querySelectorAll("button.download")) {
   button.hidden = false;
-  button.addEventListener("click", () => {
-    const text = document.getElementById(button.dataset.of).textContent;
+  button.addEventListener("click", async () => {
+    const held = document.getElementById(button.dataset.of);
+    const type = { type: "application/json" };
+    let figures = new Blob([held.textContent], type);
+    if (held.type === "application/gzip") {
+      const packed = new Blob([Uint8Array.from(atob(held.textContent), (c) => c.charCodeAt(0))]);
+      const stream = packed.stream().pipeThrough(new DecompressionStream("gzip"));
+      figures = new Blob([await new Response(stream).arrayBuffer()], type);
+    }
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    link.href = URL.createObjectURL(figures);
     link.download = button.dataset.name;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);

@@ -3,6 +3,7 @@
 mod html;
 mod layout;
 mod markdown;
+mod table;
 mod text;
 
 pub use html::{html, html_of};

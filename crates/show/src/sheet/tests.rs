@@ -63,6 +63,12 @@ fn every_part(text: &str) -> Sheet {
         sortable: true,
         note: Some(t("table note")),
     };
+    let figure = |at: usize| Column::new(t(&format!("figure {at}")), Align::Right);
+    let row = |name| (0..7).map(move |_| cell(name, false));
+    let turned = Table {
+        sortable: true,
+        ..Table::new((0..7).map(figure).collect(), [row("first"), row("second")])
+    };
     let mut svg = Svg::new(20.0).labelled(&t("label of the drawing"));
     svg.open_link(&t("place"));
     svg.open("arm", &t("tooltip"));
@@ -122,6 +128,7 @@ fn every_part(text: &str) -> Sheet {
             Part::labelled(t("label"), 24, t("labelled words"), Tone::Bad),
             Part::Pairs { pairs: two("name", "value") },
             Part::Table(table),
+            Part::Table(turned),
             finding("first", true),
             finding("second", false),
             Part::Notes { notes: notes() },

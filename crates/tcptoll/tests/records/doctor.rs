@@ -11,7 +11,7 @@ use tcptoll_live::doctor::{
 use tcptoll_live::watch::{ListenerState, Process, Rates};
 use tcptoll_show::{TextStyle, sheet};
 
-use super::html::tags;
+use super::html::{is_closed_in_order, tags};
 use super::{coloured, in_snapshots, page, pretty};
 
 const PROVABLE: &[&str] = &["accept-queue-full", "close-race"];
@@ -258,17 +258,7 @@ fn a_hostile_machine_steers_neither_the_terminal_nor_the_page() {
 #[test]
 fn every_element_of_the_page_is_closed_in_order() {
     for examination in [nothing(), unread(), found(), hostile()] {
-        let page = page_of(&examination);
-        let mut open: Vec<&str> = Vec::new();
-        for tag in tags(&page) {
-            let element = tag.split([' ', '\n', '/']).next().unwrap();
-            if let Some(closing) = tag.strip_prefix('/') {
-                assert_eq!(open.pop(), Some(closing), "{tag}");
-            } else if !(tag.starts_with('!') || ["meta", "br"].contains(&element)) {
-                open.push(element);
-            }
-        }
-        assert!(open.is_empty(), "{open:?}");
+        is_closed_in_order("an examination", &page_of(&examination));
     }
 }
 

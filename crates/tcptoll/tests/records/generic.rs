@@ -52,7 +52,7 @@ fn all_forms(summary: &Summary) -> [(&'static str, String); 4] {
     [
         ("80", at(80)),
         ("150", at(150)),
-        ("html", body.replace("&#x2f;", "/")),
+        ("html", body.replace('\u{a0}', " ")),
         ("md", REPORTS.markdown(summary)),
     ]
 }

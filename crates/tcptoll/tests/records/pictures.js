@@ -13,12 +13,14 @@ function wrong(frame) {
   const width = doc.documentElement.scrollWidth;
   if (width > frame.clientWidth) found.push(`the page is ${width} px wide`);
   for (const table of doc.querySelectorAll("table")) {
-    const column = table.parentElement;
-    // Paper does not scroll.
-    const paper = frame.title.endsWith("printed");
-    const scrolls = !paper && frame.contentWindow.getComputedStyle(column).overflowX !== "visible";
-    const out = table.getBoundingClientRect().right - column.getBoundingClientRect().right;
-    if (!scrolls && out > CLOSE) found.push(`a table is ${out} px out of its column: ${table.innerText.slice(0, 40)}`);
+    const place = table.parentElement;
+    const said = table.innerText.slice(0, 40);
+    if (place.scrollWidth > place.clientWidth) {
+      found.push(`a table of ${place.scrollWidth} px has ${place.clientWidth}: ${said}`);
+    }
+    for (const cell of table.querySelectorAll("th, td")) {
+      if (cell.scrollWidth > cell.clientWidth + CLOSE) found.push(`a cell is cut: ${cell.innerText}`);
+    }
   }
   for (const svg of doc.querySelectorAll("svg")) {
     const picture = svg.getBoundingClientRect();

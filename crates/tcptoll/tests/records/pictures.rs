@@ -1,5 +1,5 @@
-//! Do words of a report's pictures overlap, leave their picture or their column, or are they too small? Chromium lays the
-//! pages out for a phone, for windows and for paper, and a script measures them there.
+//! Do words of a report's pictures overlap, leave their picture or their column, or are they too small; has every table
+//! room? Chromium lays the pages out for a phone, for windows and for paper, and a script measures them there.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -7,8 +7,8 @@ use std::process::Command;
 use super::{NAMES, load};
 use tcptoll_measure::experiments::REPORTS;
 
-/// Widths of a phone, of the narrowest window and of a wide one, px: from 641 on letters are small.
-const WIDTHS: [u32; 3] = [400, 641, 1200];
+/// Widths of a phone, of the narrowest window and of wider ones, px: from 641 on letters are small.
+const WIDTHS: [u32; 4] = [400, 641, 800, 1200];
 
 /// Width of A4 paper between margins of 1 cm, at 96 px per inch.
 const PAPER: u32 = 718;
@@ -16,7 +16,8 @@ const PAPER: u32 = 718;
 const SCRIPT: &str = include_str!("pictures.js");
 
 #[test]
-fn no_word_of_a_report_overlaps_another_is_cut_or_too_small_on_a_phone_in_a_window_or_on_paper() {
+fn no_table_is_cut_and_no_word_overlaps_another_is_cut_or_too_small_on_a_phone_in_a_window_or_on_paper()
+ {
     let has =
         Command::new("chromium").arg("--version").output().is_ok_and(|ran| ran.status.success());
     if !has {

@@ -82,7 +82,7 @@ fn draw(lines: &Lines<'_>) -> Svg {
     let auto_at = frame.right - AUTO / 2.0 + 6.0;
     if auto {
         plot.svg.line("grid", (auto_at, frame.top), (auto_at, bottom));
-        plot.svg.text("tick", (auto_at, bottom + 12.0), Anchor::Middle, "auto");
+        plot.svg.text("", (auto_at, bottom + 12.0), Anchor::Middle, "auto");
     }
     plot.base();
     plot.y_label(&format!("{} (log)", lines.shown.words));
@@ -338,12 +338,12 @@ fn draw_cells(lines: &Lines<'_>, best: f64) -> Svg {
     let middle = |way: usize| left + (way as f64 + 0.5) * cell;
     for (way, name) in names.iter().enumerate() {
         let name = clean::shorten(name, ((cell / 7.2) as usize).max(3));
-        svg.text("tick", (middle(way), top - 10.0), Anchor::Middle, &name);
+        svg.text("", (middle(way), top - 10.0), Anchor::Middle, &name);
     }
     for (at, bytes) in sizes.iter().enumerate() {
         let row = top + at as f64 * HEIGHT;
         let y = row + HEIGHT / 2.0;
-        svg.text("tick", (left - 8.0, y), Anchor::End, &number::size(*bytes));
+        svg.text("", (left - 8.0, y), Anchor::End, &number::size(*bytes));
         for (way, line) in lines.all.iter().enumerate() {
             let Some(point) = line.of_size(*bytes) else { continue };
             let share = point.value / best;

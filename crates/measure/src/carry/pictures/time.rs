@@ -188,7 +188,7 @@ fn draw_rows(rows: &[Lane<'_>]) -> Svg {
     let mut plot = Plot::on(plot.svg, of_rtt, round_trip, Scale::between(0.0, 1.0, bottom, top));
     plot.time_axis(3);
     let label = format!("round trip: quiet (hollow) to loaded{}", plot::log_note(&round_trip));
-    plot.svg.text("label", (of_rtt.right, 8.0), Anchor::End, &label);
+    plot.svg.text("", (of_rtt.right, 8.0), Anchor::End, &label);
     for (n, row) in rows.iter().enumerate() {
         let line = top + n as f64 * PITCH;
         let y = line + 23.0;

@@ -54,7 +54,7 @@ fn draw(timeline: &Timeline) -> Svg {
     for (y, name) in
         [(CLIENT, "client"), (f64::midpoint(CLIENT, SERVER), "wire"), (SERVER, "server")]
     {
-        svg.text("label", (left - 8.0, y), Anchor::End, name);
+        svg.text("", (left - 8.0, y), Anchor::End, name);
     }
     svg.line("lane", (left, CLIENT), (x.to, CLIENT));
     svg.line("lane", (left, SERVER), (x.to, SERVER));

@@ -74,7 +74,7 @@ fn draw(page: &Waterfall, one: &Drawn<'_>, last: u64) -> Svg {
         let at = last / ticks * tick;
         svg.line("grid", (x(at), head - 4.0), (x(at), bottom));
         let anchor = if tick == ticks { Anchor::End } else { Anchor::Middle };
-        svg.text("tick", (x(at), head - 11.0), anchor, &number::time(at as f64));
+        svg.text("", (x(at), head - 11.0), anchor, &number::time(at as f64));
     }
     if let Some(expected) = &one.loads.forecast {
         let at = x(last_us(expected).min(last));
@@ -83,7 +83,7 @@ fn draw(page: &Waterfall, one: &Drawn<'_>, last: u64) -> Svg {
     let chain = critical_of(page).map(|critical| critical.chain).unwrap_or_default();
     for (number, request) in page.requests.iter().enumerate().take(ROWS) {
         let top = head + ROW * number as f64;
-        let class = if chain.contains(&(number as u32)) { "strong" } else { "tick" };
+        let class = if chain.contains(&(number as u32)) { "strong" } else { "" };
         let name = clean::shorten(&clean::line(name_of(request)), 15);
         svg.open("row", &tooltip(request));
         svg.text(class, (LEFT - 6.0, top + ROW / 2.0), Anchor::End, &name);
@@ -135,7 +135,7 @@ fn legend(svg: &mut Svg) {
         let class =
             if *name == "blocked" { format!("band {class}") } else { format!("full {class}") };
         svg.rect(&class, (x, y), (8.0, 8.0), "");
-        svg.text("tick", (x + 12.0, y + 4.0), Anchor::Start, name);
+        svg.text("", (x + 12.0, y + 4.0), Anchor::Start, name);
     }
 }
 
