@@ -188,7 +188,7 @@ impl RunColumn {
 
     fn described_text(&self, figure: Figure, arm: &Arm, own: &Own, form: Form) -> Option<String> {
         match figure {
-            Figure::Metric => self.metric(arm).map(|m| number::figure(m.value)),
+            Figure::Metric => self.metric(arm).map(|m| number::three(m.value)),
             Figure::Estimate(unit) => self.metric(arm).map(|m| match form {
                 Form::Page => self.interval(m, unit),
                 _ => self.figure(m.value, unit),
@@ -200,7 +200,7 @@ impl RunColumn {
             // None is left here: each is a `Source` of its own.
             Figure::Quantile(..) | Figure::Answer(_) | Figure::OfGreatest(_) => None,
             Figure::Number(figure, factor) => {
-                figure(arm).map(|value| number::figure(value * factor))
+                figure(arm).map(|value| number::three(value * factor))
             }
             Figure::Time(figure) => figure(arm).map(|us| self.time(us)),
             Figure::Share(figure) => figure(arm).map(number::percent),

@@ -261,7 +261,7 @@ fn machine(p: &Passport) -> String {
     let mut words = vec![
         p.kernel.clone(),
         format!("{} × {}", p.cpus, p.cpu),
-        number::bytes(p.memory_bytes),
+        number::bytes(p.memory_bytes as f64),
         p.clock_source.clone(),
     ];
     words.extend(p.governor.clone());

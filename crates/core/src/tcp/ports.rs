@@ -158,7 +158,7 @@ pub(crate) fn reuse_after_s(settings: &PortSettings) -> Option<f64> {
 fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> String {
     let &PortForecast { usable, sources, destinations, held_s, at_once, sustained_per_s, .. } =
         forecast;
-    let count = crate::units::human_count;
+    let count = crate::number::count;
     let ports = format!(
         "{} local port{} × {} source address{}",
         count(usable),

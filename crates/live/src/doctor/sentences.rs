@@ -24,18 +24,9 @@ fn shown(name: &str, value: &Value) -> String {
     let fraction = |n: &serde_json::Number| n.as_f64().filter(|_| n.is_f64());
     match value {
         Value::Number(n) if ["pid", "port", "inode"].iter().any(ends) => n.to_string(),
-        Value::Number(n) => fraction(n).map_or_else(|| findings::plain(value), three),
+        Value::Number(n) => fraction(n).map_or_else(|| findings::plain(value), number::plain),
         _ => findings::plain(value),
     }
-}
-
-/// Three digits, without needless zeros behind the point.
-pub(super) fn three(value: f64) -> String {
-    let text = number::three(value);
-    if !text.contains('.') {
-        return text;
-    }
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// What is said of a proof.
@@ -82,8 +73,8 @@ pub(super) fn place(examination: &Examination) -> Vec<String> {
 pub(super) fn cost(examination: &Examination) -> Option<String> {
     let cost = &examination.cost;
     let ms = number::three(cost.cpu_s * 1e3);
-    let share = number::plain_percent(cost.cpu_share);
-    let memory = number::bytes(cost.resident_bytes);
+    let share = number::percent(cost.cpu_share);
+    let memory = number::bytes(cost.resident_bytes as f64);
     (cost.cpu_s > 0.0)
         .then(|| format!("{ms} ms of CPU ({share} of one CPU), {memory} of memory; read-only"))
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, LinkKind, Transfer, Way};
-use tcptoll_core::units::{human_bytes, human_count, human_rate, human_us};
 use tcptoll_core::verdict::throughput::{
     Direction, FULL, Limit, Limited, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
 };
@@ -142,8 +142,8 @@ pub(super) fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Op
     let limited = limited_by(transfer, direction, way)?;
     let sender = &way.sender;
     let [from, to] = direction.ends(transfer);
-    let rtt = human_us(limited.rtt_us.or(quiet_rtt_us(transfer, sender)).unwrap_or(0.0));
-    let bytes = |value: Option<f64>| human_bytes(value.unwrap_or(0.0));
+    let rtt = number::time(limited.rtt_us.or(quiet_rtt_us(transfer, sender)).unwrap_or(0.0));
+    let bytes = |value: Option<f64>| number::bytes(value.unwrap_or(0.0));
     // Without a bound there is no round trip that explains the goodput.
     let window = |name: &str, size: Option<f64>| match limited.bound_bytes_per_s {
         Some(_) => format!("the {name} window allows {} per round trip of {rtt}", bytes(size)),
@@ -177,7 +177,7 @@ pub(super) fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Op
         Limit::NagleDelayedAck => format!(
             "each segment waits for an acknowledgment that the {} delays (round trip: {})",
             direction.receiver(),
-            human_us(sender.rtt_us.unwrap_or(0.0))
+            number::time(sender.rtt_us.unwrap_or(0.0))
         ),
     })
 }
@@ -192,7 +192,7 @@ struct LimitedDirection<'a> {
 }
 
 fn rate(bytes_per_s: f64) -> String {
-    human_rate(bytes_per_s * 8.0)
+    number::bit_rate(bytes_per_s * 8.0)
 }
 
 impl LimitedDirection<'_> {
@@ -202,17 +202,17 @@ impl LimitedDirection<'_> {
         let goodput = rate(self.way.goodput_bytes_per_s().unwrap_or(0.0));
         let each = match self.transfer.connections {
             0 | 1 => String::new(),
-            several => format!(" (each of {} connections)", human_count(several)),
+            several => format!(" (each of {} connections)", number::count(several)),
         };
         let allows = match (self.limited.bound_bytes_per_s, self.limited.rtt_us) {
             (Some(bound), Some(rtt)) => {
-                Some(format!("allows {} at a round trip of {}", rate(bound), human_us(rtt)))
+                Some(format!("allows {} at a round trip of {}", rate(bound), number::time(rtt)))
             }
             (Some(_), None) => Some("allows about as much as the link".to_owned()),
             (None, _) => None,
         };
         let full = || "was full in most samples".to_owned();
-        let bytes = |value: Option<f64>| human_bytes(value.unwrap_or(0.0));
+        let bytes = |value: Option<f64>| number::bytes(value.unwrap_or(0.0));
         match limit {
             Limit::ReceiveWindow => format!(
                 "The receive window of {}{each} {}. The goodput is {goodput}",
@@ -233,7 +233,7 @@ impl LimitedDirection<'_> {
                 match sender.retransmitted_segments {
                     0 => "no retransmission".to_owned(),
                     1 => "1 segment retransmitted".to_owned(),
-                    several => format!("{} segments retransmitted", human_count(several)),
+                    several => format!("{} segments retransmitted", number::count(several)),
                 }
             ),
             Limit::LinkRate => {
@@ -247,7 +247,7 @@ impl LimitedDirection<'_> {
             Limit::NagleDelayedAck => format!(
                 "A round trip takes {} with at most {} in flight: Nagle's algorithm waits for an \
                  acknowledgment that the {} delays",
-                human_us(sender.rtt_us.unwrap_or(0.0)),
+                number::time(sender.rtt_us.unwrap_or(0.0)),
                 bytes(sender.in_flight_max_bytes.or(sender.in_flight_bytes)),
                 self.direction.receiver()
             ),
@@ -274,8 +274,8 @@ impl LimitedDirection<'_> {
             "The {} uses {:.0} % of a CPU for system calls of {} each, {} per call",
             self.direction.sender(),
             sender.cpu_share * 100.0,
-            human_bytes(each),
-            human_us(sender.cpu_share / calls.max(f64::MIN_POSITIVE) * 1e6)
+            number::bytes(each),
+            number::time(sender.cpu_share / calls.max(f64::MIN_POSITIVE) * 1e6)
         );
         if self.shares_softirq() {
             text += ", including part of the receiver's softirq work";

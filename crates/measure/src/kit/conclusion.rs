@@ -2,8 +2,8 @@
 //! many, sentences, an answer of them, and commands to run next.
 
 use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Cause, Comparison, NextStep, Summary};
-use tcptoll_core::units::human_count;
 
 /// Arms and comparisons that are stated one by one; of more, the least and the most.
 const STATED: usize = 4;
@@ -240,7 +240,7 @@ fn comparisons<'a>(summary: &'a Summary, metric: &str) -> Excerpt<&'a Comparison
 /// An expected count in words: whole from ten on.
 pub(crate) fn few(count: f64) -> String {
     match count {
-        count if count.fract() == 0.0 || count >= 10.0 => human_count(count.round() as u64),
+        count if count.fract() == 0.0 || count >= 10.0 => number::count(count.round() as u64),
         count if count < 0.01 => format!("{count:.0e}"),
         count => format!("{count:.2}"),
     }

@@ -171,7 +171,7 @@ fn ladder_lines(plot: &mut Plot, rows: &[ArmRow<'_>]) {
     for (dash, packet, steps) in ladders {
         for at in steps {
             let x = plot.x.at(at * 1e6);
-            let text = format!("retransmitted {packet} {} s after the first", number::trimmed(at));
+            let text = format!("retransmitted {packet} {} s after the first", number::plain(at));
             plot.group("echo", &text, |plot| {
                 plot.svg.line(&format!("computed {dash}"), (x, top), (x, bottom));
             });
@@ -264,7 +264,7 @@ fn ladder_caption(summary: &Run, rows: &[ArmRow<'_>]) -> String {
 fn waited(queues: &Queues) -> Option<String> {
     let sentence = |ladder: &RetryLadder, packet: &str| {
         let steps: Vec<String> = steps(ladder)
-            .map(|(at, count)| format!("{} at {} s", number::count(count), number::trimmed(at)))
+            .map(|(at, count)| format!("{} at {} s", number::count(count), number::plain(at)))
             .collect();
         (!steps.is_empty())
             .then(|| format!("connected after a retransmitted {packet}: {}", steps.join(", ")))
@@ -284,7 +284,7 @@ pub(super) fn ladder_table(summary: &Run) -> Option<Part> {
             let row = |ladder: &'_ RetryLadder, packet: &'static str| {
                 let on: Vec<String> = steps(ladder)
                     .map(|(at, count)| {
-                        format!("{} at {} s", number::count(count), number::trimmed(at))
+                        format!("{} at {} s", number::count(count), number::plain(at))
                     })
                     .collect();
                 let off = ladder.off;

@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tcptoll_core::number;
 use tcptoll_core::record::{
     Arm, Comparison, Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Rounds, Summary,
     Trial, Verdict, WarningEntry,
 };
-use tcptoll_core::study::{FAILURES_ALLOWED, stop};
-use tcptoll_core::units::{capital, human_count};
+use tcptoll_core::study::FAILURES_ALLOWED;
+use tcptoll_core::units::capital;
 use tcptoll_core::verdict::answer;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_core::verdict::{bound, compare, consolidate};
@@ -125,7 +126,7 @@ pub(super) fn nothing(summary: &Summary, schedule: &Schedule) -> Option<String> 
     let words: Vec<String> = classes
         .iter()
         .map(|(class, count)| {
-            format!("{} of {} failed with {class}", human_count(*count), human_count(all))
+            format!("{} of {} failed with {class}", number::count(*count), number::count(all))
         })
         .collect();
     let words = words.join(", ");
@@ -297,7 +298,7 @@ pub(super) fn times(ratio: f64) -> String {
 fn verdicts(comparisons: &[Comparison]) -> String {
     if let [c] = comparisons {
         let metric = SPECS.words_of_metric(&c.metric);
-        let (a, b, margin) = (&c.a, &c.b, stop::percent(c.margin));
+        let (a, b, margin) = (&c.a, &c.b, number::percent(c.margin));
         let has = match (c.ratio, c.ci95) {
             (Some(ratio), Some([low, high])) => {
                 format!(

@@ -173,7 +173,7 @@ impl Stack {
             }
             panel.draw(&mut plot, self.hits);
             if n + 1 == count {
-                plot.x_ticks(6, false, plot::seconds);
+                plot.x_ticks(6, false, |s| number::tick(s, "s"));
                 if let Some(label) = self.x_label {
                     plot.x_label(label);
                 }
@@ -189,7 +189,7 @@ impl Stack {
         let Some([from, until]) = self.stall else { return };
         let Frame { top, bottom, .. } = plot.frame;
         let (x0, x1) = (plot.x.at(from), plot.x.at(until));
-        let s = number::trimmed;
+        let s = number::plain;
         let tooltip = format!("stall from {} s to {} s", s(from), s(until));
         plot.svg.rect("margin", (x0, top), (x1 - x0, bottom - top), &tooltip);
         if named {
@@ -240,7 +240,7 @@ impl Line {
         let step = ((right - left) * every as f64 / self.points.len() as f64).max(1.0);
         for [s, values @ ..] in self.points.iter().step_by(every) {
             let [least, mean, most] = values.map(words);
-            let at = number::trimmed(*s);
+            let at = number::plain(*s);
             let tooltip = format!("at {at} s: mean {mean}, min {least}, max {most}");
             plot.svg.rect("hit", (plot.x.at(*s) - step / 2.0, top), (step, bottom - top), &tooltip);
         }
@@ -260,12 +260,12 @@ impl Panel {
 
     /// An empty one of counts.
     pub fn count(title: impl Into<String>) -> Self {
-        Self::new(title, number::trimmed, number::three)
+        Self::new(title, number::plain, number::three)
     }
 
     /// An empty one of times, logarithmic.
     pub fn time(title: &str) -> Self {
-        Self { axis: Axis::Log, ..Self::new(title, number::tick, number::time) }
+        Self { axis: Axis::Log, ..Self::new(title, |us| number::tick(us, "us"), number::time) }
     }
 
     fn keys(&self) -> impl Iterator<Item = (String, &str)> {
@@ -332,7 +332,7 @@ impl Panel {
                 Some(format!("{}: {}", line.name, (self.words)(nearest[2])))
             };
             let all: Vec<String> = self.lines.iter().filter_map(near).collect();
-            let tooltip = format!("at {} s: {}", number::trimmed(s), all.join(", "));
+            let tooltip = format!("at {} s: {}", number::plain(s), all.join(", "));
             let x = plot.x.at(s) - width / 2.0;
             plot.svg.rect("hit", (x, top), (width, bottom - top), &tooltip);
         }

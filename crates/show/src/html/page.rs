@@ -462,7 +462,7 @@ fn comparison(c: &Comparison, run: &Run) -> Vec<String> {
         ratio,
         interval,
         effect::difference(c).unwrap_or_else(absent),
-        if c.margin > 0.0 { number::plain_percent(c.margin) } else { absent() },
+        if c.margin > 0.0 { number::percent(c.margin) } else { absent() },
         if c.rounds > 0 { c.rounds.to_string() } else { absent() },
         effect::judged(c, run.specs),
     ]

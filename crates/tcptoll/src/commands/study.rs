@@ -12,11 +12,12 @@ use crate::exit::{Status, say};
 use crate::screen::room;
 use crate::studies::TOUR;
 use crate::{output, screen, stdout, studies};
+use tcptoll_core::number;
 use tcptoll_core::record::{RECORD_VERSION, Summary};
 use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::study::Study;
 use tcptoll_core::study::pairs::Pair;
-use tcptoll_core::study::stop::{Target, percent};
+use tcptoll_core::study::stop::Target;
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::runner::Run;
@@ -188,7 +189,7 @@ fn plan(schedule: &Schedule) -> Vec<Part> {
     let mut plan = vec![prose(0, &study.question), Part::Blank, line("arms".to_owned())];
     plan.extend(arms.iter().map(|arm| line(format!("  {}", arm.name))));
     if !pairs.is_empty() {
-        plan.push(line(format!("compared, margin {}", percent(*margin))));
+        plan.push(line(format!("compared, margin {}", number::percent(*margin))));
         let pair = |pair: &Pair| {
             prose(2, &format!("{} / {}, {}", arms[pair.a].name, arms[pair.b].name, pair.metric))
         };

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::setting::{Cell, Setting, seconds};
 use super::snippet::Snippet;
+use tcptoll_core::number;
 use tcptoll_core::page::visits::Traffic;
 use tcptoll_core::record::{Comparison, Verdict};
-use tcptoll_core::units::{human_bytes, human_us};
 use tcptoll_measure::pages::Server;
 
 /// Version of this object.
@@ -304,7 +304,7 @@ impl Found {
         };
         let p95 = cell.page_us_p95.map_or_else(
             || "No round had a complete page".to_owned(),
-            |us| format!("95 % of the pages took at most {}", human_us(us)),
+            |us| format!("95 % of the pages took at most {}", number::time(us)),
         );
         if cell.refuses() {
             return format!(
@@ -326,7 +326,7 @@ impl Found {
         );
         let memory = match cell.memory_peak_bytes {
             0 => String::new(),
-            bytes => format!(", with {} of memory", human_bytes(bytes as f64)),
+            bytes => format!(", with {} of memory", number::bytes(bytes as f64)),
         };
         format!("Set {set}. {p95}. {held}{memory}.")
     }

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use tcptoll_core::units::{host_port, human_count};
+use tcptoll_core::number;
+use tcptoll_core::units::host_port;
 
 use super::{CONNTRACK_FILLS, PORT_RANGE_TOO_SMALL, TW_REUSE_LOOPBACK_ONLY};
 use crate::diagnosis::{Diagnosis, Severity};
@@ -44,7 +45,7 @@ pub(super) fn range_too_small(machine: &Machine) -> Vec<Diagnosis> {
             "{} ports/s to {} go to TIME-WAIT for 60 s; {} ports last {lasts_s:.0} s",
             per_s(opening.time_wait_per_s),
             opening.to,
-            human_count(range.into())
+            number::count(range)
         );
         let rates = machine.state.rates.as_ref();
         let evidence = evidence([
@@ -89,7 +90,7 @@ pub(super) fn reuse_on_loopback_only(machine: &Machine) -> Vec<Diagnosis> {
     let to = host_port(&worst.address, worst.port);
     let text = format!(
         "tcp_tw_reuse=2 helps loopback only: {} ports to {to} are in TIME-WAIT",
-        human_count(worst.time_wait.into())
+        number::count(worst.time_wait)
     );
     let evidence = evidence([
         ("tcp_tw_reuse", Some(2.into())),
@@ -138,7 +139,7 @@ pub(super) fn conntrack_fills(machine: &Machine) -> Vec<Diagnosis> {
     let text = format!(
         "{} new entries/s, kept for {timeout} s each, fill the connection tracking table ({}) in {fills_s:.0} s",
         per_s(rate),
-        human_count(most)
+        number::count(most)
     );
     let opens =
         state.rates.as_ref().map(|rates| rates.active_opens_per_s + rates.passive_opens_per_s);

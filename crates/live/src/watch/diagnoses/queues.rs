@@ -9,7 +9,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::units::{echo, host_port, human_count};
+use tcptoll_core::number;
+use tcptoll_core::units::{echo, host_port};
 
 use super::{evidence, per_s, rounded, severity, subject, sysctl};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
@@ -57,9 +58,9 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
         let (full, looks) = (stands.nearly_full, stands.looks);
         format!("lasting overload, queue > 80 % at {full}/{looks} looks")
     } else if peak > limit {
-        format!("accept queue full, {} of {}", human_count(peak.into()), human_count(limit.into()))
+        format!("accept queue full, {} of {}", number::count(peak), number::count(limit))
     } else {
-        format!("accept queue full between looks (limit {})", human_count(limit.into()))
+        format!("accept queue full between looks (limit {})", number::count(limit))
     };
     let about = if estimated { "~" } else { "" };
     let text = format!("{about}{} overflows/s at {subject}: {queue}", per_s(rate));
@@ -108,7 +109,7 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
         let worst = group.iter().filter(near).max_by(|a, b| share(a).total_cmp(&share(b)))?;
         let subject = host_port(&worst.address, worst.port);
         let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
-        let filled = format!("{} of {}", human_count(peak.into()), human_count(limit.into()));
+        let filled = format!("{} of {}", number::count(peak), number::count(limit));
         let queue = if peak > limit {
             format!("{filled} in the accept queue of {subject}, which is full")
         } else {
@@ -166,7 +167,7 @@ pub(super) fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Fix {
         ),
         _ => "Raise net.core.somaxconn and the application's backlog, and restart it.".to_owned(),
     };
-    let held = human_count(u64::from(wanted) + 1);
+    let held = number::count(u64::from(wanted) + 1);
     Fix {
         change,
         commands,
@@ -245,7 +246,7 @@ fn diagnose(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     });
     let (worst, queue, how) = all.max_by_key(|(_, queue, _)| queue.shortest)?;
     let subject = host_port(&worst.address, worst.port);
-    let clients = human_count(queue.shortest.into());
+    let clients = number::count(queue.shortest);
     let (text, severity) = match how {
         Stands::WaitS(wait_s) => (
             format!(

@@ -26,10 +26,6 @@ pub(super) fn all(view: &Dated<'_>, series: &Series) -> Vec<(Picture, bool)> {
     pictures
 }
 
-fn count_tick(value: f64) -> String {
-    number::trimmed_ratio(value)
-}
-
 /// The accept queue of each of the busiest listeners, and its limit.
 fn queues(view: &Dated<'_>, series: &Series) -> Vec<(Picture, bool)> {
     let mut pictures = Vec::new();
@@ -65,7 +61,7 @@ fn queues(view: &Dated<'_>, series: &Series) -> Vec<(Picture, bool)> {
         let chart = Chart {
             label: "connections that wait for accept(2)".to_owned(),
             lines,
-            tick: count_tick,
+            tick: number::plain,
             most: near.then_some(greatest.max(peak) * 1.08),
             subject: Some(name.clone()),
             view,
@@ -89,8 +85,8 @@ fn queue_caption(listener: &ListenerReview, near: bool) -> String {
     };
     format!(
         "Longest queue: {}. Limit: {}{beyond}. {overflowed} dropped {}.",
-        number::whole(listener.accept_queue_peak.into()),
-        number::whole(listener.accept_queue_limit.into()),
+        number::count(listener.accept_queue_peak),
+        number::count(listener.accept_queue_limit),
         many(listener.drops, "packet"),
     )
 }
@@ -111,7 +107,7 @@ fn dropped(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
     let chart = Chart {
         label: "packets per second".into(),
         lines,
-        tick: count_tick,
+        tick: number::plain,
         most: None,
         subject: None,
         view,
@@ -171,16 +167,12 @@ fn ports(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
         .filter_map(|one| Some((one.ports_left?, one)))
         .min_by_key(|one| one.0);
     let (left, to) = least?;
-    let caption = format!(
-        "Minimum: {} left to {}, at {}.",
-        number::whole(left.into()),
-        to.to,
-        view.at(to.at_s)
-    );
+    let caption =
+        format!("Minimum: {} left to {}, at {}.", number::count(left), to.to, view.at(to.at_s));
     let chart = Chart {
         label: "local ports left, of the source address with the fewest".into(),
         lines,
-        tick: count_tick,
+        tick: number::plain,
         most: view.review.limits.local_ports.map(|ports| f64::from(ports) * 1.05),
         subject: None,
         view,
@@ -196,14 +188,20 @@ fn sockets(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
         line("sockets in use", "a2", points, |point| as_f64(point.levels.sockets), false),
         line("in TIME-WAIT", "a3", points, |point| as_f64(point.levels.time_wait), false),
     ];
-    let most = |n: Option<u64>| n.map_or_else(|| "—".to_owned(), |n| number::whole(n as i64));
+    let most = |n: Option<u64>| n.map_or_else(|| "—".to_owned(), |n| number::count(n));
     let caption = format!(
         "Maximum: {} in use, {} in TIME-WAIT.",
         most(levels.sockets),
         most(levels.time_wait)
     );
-    let chart =
-        Chart { label: "sockets".into(), lines, tick: count_tick, most: None, subject: None, view };
+    let chart = Chart {
+        label: "sockets".into(),
+        lines,
+        tick: number::plain,
+        most: None,
+        subject: None,
+        view,
+    };
     Some(chart.picture("Sockets".into(), caption))
 }
 
@@ -220,7 +218,7 @@ fn retransmitted(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
     let chart = Chart {
         label: "segments per second, SYNs excluded".into(),
         lines,
-        tick: count_tick,
+        tick: number::plain,
         most: None,
         subject: None,
         view,
@@ -243,13 +241,13 @@ fn memory(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
             filled: false,
         });
     }
-    let limit =
-        pressure.map(|limit| format!(" Memory pressure begins at {}.", number::bytes(limit)));
-    let caption = format!("Maximum: {}.{}", number::bytes(most), limit.unwrap_or_default());
+    let limit = pressure
+        .map(|limit| format!(" Memory pressure begins at {}.", number::bytes(limit as f64)));
+    let caption = format!("Maximum: {}.{}", number::bytes(most as f64), limit.unwrap_or_default());
     let chart = Chart {
         label: "of all sockets of the machine".into(),
         lines,
-        tick: number::bytes_tick,
+        tick: |bytes| number::tick(bytes, "bytes"),
         most: None,
         subject: None,
         view,

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Buffer, Summary};
 use tcptoll_core::study::level_text;
-use tcptoll_core::units::{human_bytes, human_us, text_size};
+use tcptoll_core::units::text_size;
 use tcptoll_core::verdict::throughput::{Direction, Limit};
 
 use super::transfer_arm::{QUEUE_SHOWN, SAME, SIZES, TransferArm, queue, rate, told};
@@ -204,8 +205,8 @@ fn same_buffers(arms: &[TransferArm<'_>]) -> Option<String> {
     Some(format!(
         "{} and {last} are identical: the kernel sets their buffers to {} (send) and {} (receive).",
         names.join(", "),
-        human_bytes(send as f64),
-        human_bytes(receive as f64)
+        number::bytes(send as f64),
+        number::bytes(receive as f64)
     ))
 }
 
@@ -274,7 +275,7 @@ fn safety(sizes: &Sizes<'_>) -> Option<Advice> {
         return None;
     }
     let ([_, before], [_, after]) = (least.round_trips()?, told.round_trips()?);
-    let (before_text, after_text) = (human_us(before), human_us(after));
+    let (before_text, after_text) = (number::time(before), number::time(after));
     let proof = format!(
         "arm {}: {} at a round trip of {before_text}; arm {}: {} at {after_text}",
         least.arm.name,
@@ -289,7 +290,7 @@ fn safety(sizes: &Sizes<'_>) -> Option<Advice> {
                 "Do not ask for more than {optimum} on this link. A rule of 2008 advises two to \
                  four times the measured optimum, but {size} carries no more and makes each round \
                  trip {} longer.",
-                human_us(after - before)
+                number::time(after - before)
             ),
             "There is no reserve: a longer round trip needs a larger buffer in proportion.",
             proof,

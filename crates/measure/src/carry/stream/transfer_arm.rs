@@ -2,9 +2,10 @@
 
 use tcptoll_core::experiment::column::value;
 use tcptoll_core::experiment::figures::GOODPUT;
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Sender, SocketEnd, Summary, Transfer};
 use tcptoll_core::study::level_text;
-use tcptoll_core::units::{human_rate, human_us, parse_size};
+use tcptoll_core::units::parse_size;
 use tcptoll_core::verdict::throughput::{Direction, Limit, quiet_rtt_us};
 
 use super::{TRANSFER, sheet};
@@ -83,7 +84,7 @@ impl<'a> TransferArm<'a> {
         if let Some(late) = late.filter(|us| *us >= LATE_US) {
             return format!(
                 "no limit was reached because the link emulator was late (p99 {})",
-                human_us(late)
+                number::time(late)
             );
         }
         let trips = value(self.arm, TRANSFER.name)
@@ -140,7 +141,7 @@ const SLOW_START_TRIPS: f64 = 10.0;
 const LATE_US: f64 = 2_000.0;
 
 pub(super) fn rate(bytes_per_s: f64) -> String {
-    human_rate(bytes_per_s * 8.0)
+    number::bit_rate(bytes_per_s * 8.0)
 }
 
 pub(super) fn told(summary: &Summary) -> Vec<TransferArm<'_>> {
@@ -155,8 +156,8 @@ pub(super) fn queue(told: &TransferArm<'_>, arm: &str) -> Option<String> {
         let queue = if arm.is_empty() { "The".to_owned() } else { format!("With {arm}, the") };
         format!(
             "{queue} queue lengthens the round trip from {} to {}.",
-            human_us(quiet),
-            human_us(loaded)
+            number::time(quiet),
+            number::time(loaded)
         )
     })
 }

@@ -240,7 +240,7 @@ fn counted(counts: &BTreeMap<String, u64>) -> Option<String> {
 /// Expected false alarms: `2.1 [0, 6]`.
 fn expected_wrongly(arm: &Arm) -> Option<String> {
     let [least, mean, most] = deaths(arm)?.expected_wrongly?;
-    Some(format!("{} [{}, {}]", number::figure(mean), number::figure(least), number::figure(most)))
+    Some(format!("{} [{}, {}]", number::three(mean), number::three(least), number::three(most)))
 }
 
 /// How an arm checked: `server: probes after 10 s of silence, 3 of them, 1 s apart`.
@@ -423,7 +423,7 @@ fn lines(trade: &Trade<'_>, width: usize) -> Vec<String> {
     let mut lines = vec![format!("  detected after (log); {}", key(&cells))];
     lines.extend(cells.into_iter().enumerate().map(|(row, cells)| {
         let tick = y.decades().find(|s| ROWS - 1 - y.cell(*s) == row);
-        let tick = tick.map_or_else(String::new, |s| number::tick(s * 1e6));
+        let tick = tick.map_or_else(String::new, |s| number::tick(s * 1e6, "us"));
         let cells: String = cells.into_iter().collect();
         format!("{tick:>width$} │{cells}", width = LEFT - 2).trim_end().to_owned()
     }));
@@ -450,7 +450,7 @@ fn bottom(x: &Axis) -> [String; 3] {
     for packets in x.decades() {
         let at = x.cell(packets);
         rule[at] = '┴';
-        let text = number::trimmed_ratio(packets);
+        let text = number::plain(packets);
         let from =
             at.saturating_sub(text.chars().count() / 2).min(x.cells - text.len().min(x.cells));
         for (place, letter) in ticks[from..].iter_mut().zip(text.chars()) {

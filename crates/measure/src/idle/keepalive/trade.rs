@@ -78,7 +78,7 @@ impl Trade<'_> {
         let words = format!(
             "computed for settings that wrongly close a live connection at most once in a million \
              checks, with {} loss in each direction",
-            number::plain_percent(self.path.loss)
+            number::percent(self.path.loss)
         );
         (!self.curves.is_empty()).then_some(words)
     }
@@ -219,8 +219,8 @@ fn draw(trade: &Trade<'_>) -> Svg {
     let y = Scale::log(times, frame.bottom, frame.top);
     let below = plot::TICKS_AND_LABEL + plot::KEY * lines.len() as f64;
     let mut plot = Plot::new(frame, below, x, y);
-    plot.y_axis(8, |s| number::tick(s * 1e6));
-    plot.x_ticks(8, true, number::trimmed_ratio);
+    plot.y_axis(8, |s| number::tick(s * 1e6, "us"));
+    plot.x_ticks(8, true, number::plain);
     plot.base();
     plot.y_label("detection time (log)");
     plot.x_label("packets per hour and connection (log)");
@@ -440,7 +440,7 @@ pub(super) fn setting(checking: &Checking) -> String {
 
 /// Seconds in a sentence: `10 s`, `0.5 s`.
 pub(super) fn seconds(s: f64) -> String {
-    if s < 0.01 { format!("{} s", number::three(s)) } else { format!("{} s", number::trimmed(s)) }
+    if s < 0.01 { format!("{} s", number::three(s)) } else { format!("{} s", number::plain(s)) }
 }
 
 /// The arms that something is said of; of many the first three.

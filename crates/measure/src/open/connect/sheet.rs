@@ -255,7 +255,7 @@ fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Part> {
     };
     let with = |time: fn(f64) -> String| {
         let expected = |view: &tcptoll_core::record::HandshakeView| {
-            let rtts = number::trimmed(view.expected_rtts);
+            let rtts = number::plain(view.expected_rtts);
             match rtt.map(|rtt| rtt * view.expected_rtts).filter(|us| *us > 0.0) {
                 Some(us) => {
                     let off = number::percent_off(view.p50_us / us);

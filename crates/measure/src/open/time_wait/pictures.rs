@@ -127,7 +127,7 @@ fn draw_curve(lines: &[CurveLine<'_>]) -> Svg {
     .map(|(_, dash, name)| (format!("computed echo {dash}"), name.to_owned()))
     .collect();
     let mut plot = Plot::new(frame, plot::TICKS_AND_LABEL + plot::KEY * keyed.len() as f64, x, y);
-    plot.y_axis(8, number::tick);
+    plot.y_axis(8, |us| number::tick(us, "us"));
     plot.x_ticks(6, true, ports);
     plot.base();
     plot.y_label("CPU of connect(2) (log)");
@@ -334,7 +334,7 @@ const QUANTITIES: [Quantity; 5] = [
     Quantity {
         title: "busy workers",
         series: |used| used.busy_workers.as_ref(),
-        tick: number::trimmed,
+        tick: number::plain,
         axis: Axis::FromZero(1.06),
         optional: false,
     },

@@ -7,13 +7,13 @@ use tcptoll_core::experiment::column::{Column, Figure, Form, Quantile, Show, Tab
 use tcptoll_core::experiment::columns::{ERRORS, OK, any_has, every, tidy};
 use tcptoll_core::experiment::figures::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
 use tcptoll_core::experiment::spec::MetricSpec;
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Cliff, PortUse, Summary};
 use tcptoll_core::sheet::{Part, Tone};
-use tcptoll_core::units::human_count;
+use tcptoll_show::clean;
 use tcptoll_show::own::{Failed, Picture};
 use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
-use tcptoll_show::{clean, number};
 
 use super::pictures;
 use super::pictures::{port_use, ports};
@@ -232,22 +232,22 @@ impl Supply {
             }
             Self::LongLived(connections) => format!(
                 "long-lived: {} connections for {} operations",
-                human_count(connections),
-                human_count(arm.ok)
+                number::count(connections),
+                number::count(arm.ok)
             ),
             Self::Reused(ports) => {
-                format!("tcp_tw_reuse: {} ports reused", human_count(ports))
+                format!("tcp_tw_reuse: {} ports reused", number::count(ports))
             }
             Self::Ended(sockets) => {
-                format!("tcp_max_tw_buckets: {} without TIME-WAIT", human_count(sockets))
+                format!("tcp_max_tw_buckets: {} without TIME-WAIT", number::count(sockets))
             }
             Self::ServerKeeps(sockets) => {
-                format!("server closes first: {} in TIME-WAIT there", human_count(sockets))
+                format!("server closes first: {} in TIME-WAIT there", number::count(sockets))
             }
             Self::Left(ports) => {
                 let expected =
                     expected.map_or_else(String::new, |s| format!(", expected to last {s:.1} s"));
-                format!("not used up: {} left{expected}", human_count(ports))
+                format!("not used up: {} left{expected}", number::count(ports))
             }
         }
     }

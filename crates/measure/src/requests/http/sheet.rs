@@ -14,10 +14,10 @@ use tcptoll_core::experiment::figures::{
     SERVER_FIN_WAIT_2, SERVER_SEGMENTS, SERVER_TIME_WAIT,
 };
 use tcptoll_core::experiment::spec::MetricSpec;
+use tcptoll_core::number::ABSENT;
 use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::tcp::ports::PortForecast;
-use tcptoll_show::number::ABSENT;
 use tcptoll_show::own::Failed;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{clean, figures, number};
@@ -287,7 +287,7 @@ fn by_status(arm: &Arm) -> Option<String> {
         |(status, count): &(&String, &u64)| format!("{} with {status}", number::count(**count));
     let mut texts: Vec<String> = all.iter().take(STATUSES).map(each).collect();
     if all.len() > STATUSES {
-        let rest = all.iter().skip(STATUSES).map(|(_, count)| **count).sum();
+        let rest: u64 = all.iter().skip(STATUSES).map(|(_, count)| **count).sum();
         texts.push(format!("{} with {} other statuses", number::count(rest), all.len() - STATUSES));
     }
     (!texts.is_empty()).then(|| texts.join(" · "))
@@ -407,7 +407,7 @@ fn connections(arm: &Arm) -> Vec<[String; 2]> {
                 format!(
                     "{}, each port held for {} s",
                     number::three(rate),
-                    number::trimmed(ports.held_s)
+                    number::plain(ports.held_s)
                 )
             },
         );

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use super::{LOCAL, LOCAL_LATENCY_MEAN};
 use crate::kit::conclusion::value;
+use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, Summary, WorkerPool};
 use tcptoll_core::stats::Series;
-use tcptoll_core::units::human_count;
 
 /// The cause that a run of this experiment looks for.
 pub(super) const STUCK: &str = "workers-stuck";
@@ -213,7 +213,7 @@ pub(super) fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => {
             let step = 10_f64.powf((size.log10().floor() - 2.0).max(0.0));
-            human_count(((value / step).round() * step) as u64)
+            number::count(((value / step).round() * step) as u64)
         }
         size if size >= 9.995 => format!("{value:.1}"),
         size if size >= 0.9995 => format!("{value:.2}"),

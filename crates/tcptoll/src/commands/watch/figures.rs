@@ -1,8 +1,7 @@
 //! How do figures of a state read, in a table's cell and in a line?
 
-use tcptoll_core::units::{
-    human_bytes, human_count, human_rate_per_s, human_share, human_us, plural,
-};
+use tcptoll_core::number;
+use tcptoll_core::units::plural;
 use tcptoll_live::watch::State;
 use textwrap::core::display_width;
 
@@ -51,7 +50,7 @@ pub(super) fn rate(per_s: f64) -> String {
 
 /// A rate in a sentence: `0`, `0.004`, `21.4`, `12,346`.
 pub(super) fn in_words(per_s: f64) -> String {
-    if per_s < 0.1 || !per_s.is_finite() { rate(per_s) } else { human_rate_per_s(per_s) }
+    if per_s < 0.1 || !per_s.is_finite() { rate(per_s) } else { number::three(per_s) }
 }
 
 /// A time for a person: `12 s`, `4 min`, `3.2 h`, `41 d`.
@@ -94,8 +93,8 @@ pub(super) fn activity(state: &State) -> Vec<String> {
     parts.extend(state.segments.map(|segments| {
         let share = segments.retransmitted as f64 / (segments.sent + segments.retransmitted) as f64;
         let in_percent =
-            if share > 0.0 { format!(" ({})", human_share(share)) } else { String::new() };
-        let retransmitted = human_count(segments.retransmitted);
+            if share > 0.0 { format!(" ({})", number::percent(share)) } else { String::new() };
+        let retransmitted = number::count(segments.retransmitted);
         format!("retransmitted {retransmitted}{in_percent} in {:.0} s", segments.over_s)
     }));
     // A look each second needs no words.
@@ -121,12 +120,12 @@ pub(super) fn activity(state: &State) -> Vec<String> {
 pub(super) fn levels(state: &State) -> Vec<String> {
     let (now, limits) = (&state.counted, &state.limits);
     let used = |name: &str, now: Option<u64>, limit: Option<u64>| {
-        let limit = limit.map(|limit| format!(" of {}", human_count(limit)));
-        now.map(|now| format!("{name} {}{}", human_count(now), limit.unwrap_or_default()))
+        let limit = limit.map(|limit| format!(" of {}", number::count(limit)));
+        now.map(|now| format!("{name} {}{}", number::count(now), limit.unwrap_or_default()))
     };
     let memory = now.memory_bytes.map(|bytes| {
-        let limit = limits.memory_max_bytes.map(|max| format!(" of {}", human_bytes(max as f64)));
-        format!("memory {}{}", human_bytes(bytes as f64), limit.unwrap_or_default())
+        let limit = limits.memory_max_bytes.map(|max| format!(" of {}", number::bytes(max as f64)));
+        format!("memory {}{}", number::bytes(bytes as f64), limit.unwrap_or_default())
     });
     let established = state.states.get("ESTABLISHED").copied();
     // Few of it need no limit next to them.
@@ -151,11 +150,11 @@ pub(super) fn cost(state: &State) -> Vec<String> {
     let cost = &state.cost;
     // A share of the first seconds is that of the program's start.
     let cpu = if state.at_s < SETTLED_S {
-        format!("watching took {} of CPU", human_us(1e6 * cost.cpu_s))
+        format!("watching took {} of CPU", number::time(1e6 * cost.cpu_s))
     } else {
         format!("watching takes {:.1} % of a CPU", 100.0 * cost.cpu_share)
     };
-    let mut parts = vec![format!("{cpu}, {}", human_bytes(cost.resident_bytes as f64))];
+    let mut parts = vec![format!("{cpu}, {}", number::bytes(cost.resident_bytes as f64))];
     parts.push(match state.table_age_s {
         Some(age) => format!(
             "all sockets read {} ago, every {}",

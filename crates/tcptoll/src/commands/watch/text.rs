@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use tcptoll_core::units::{host_port, human_bytes, human_count, human_us, plural};
+use tcptoll_core::number;
+use tcptoll_core::units::{host_port, plural};
 use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity};
 use tcptoll_live::watch::{ListenerState, State};
 use tcptoll_show::{printable, printable_line};
@@ -74,7 +75,7 @@ fn waiting(state: &State) -> String {
     };
     format!(
         " {} clients waited at {} at each of {} looks: watch longer.",
-        human_count(queue.shortest.into()),
+        number::count(queue.shortest),
         host_port(&one.address, one.port),
         queue.looks
     )
@@ -195,15 +196,15 @@ fn verdict(text: &mut String, state: &State, words: usize) {
 fn states(state: &State) -> Vec<String> {
     let shown = state.states.iter().filter(|(name, _)| *name != "LISTEN");
     let named = |(name, count): (&String, &u64)| {
-        format!("{} {}", printable_line(name), human_count(*count))
+        format!("{} {}", printable_line(name), number::count(*count))
     };
     shown.map(named).collect()
 }
 
 /// A share of a second that began with the program would mislead.
 fn once_cost(state: &State) -> Vec<String> {
-    let cpu = human_us(1e6 * state.cost.cpu_s);
-    vec![format!("watching took {cpu} of CPU, {}", human_bytes(state.cost.resident_bytes as f64))]
+    let cpu = number::time(1e6 * state.cost.cpu_s);
+    vec![format!("watching took {cpu} of CPU, {}", number::bytes(state.cost.resident_bytes as f64))]
 }
 
 fn left_out(text: &mut String, what: &str, count: u64) {
