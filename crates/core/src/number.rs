@@ -150,14 +150,33 @@ pub fn ratio(value: f64) -> String {
     format!("×{}", three(value))
 }
 
+/// A ratio in a sentence, and its interval: `0.752×` and ` (95 % CI 0.740–0.760)`, empty where there is none.
+#[must_use]
+pub fn times(ratio: f64, ci95: Option<[f64; 2]>) -> [String; 2] {
+    let Some(ends) = ci95 else { return [format!("{}×", three(ratio)), String::new()] };
+    let [ratio, low, high] = ratio_within(ratio, ends);
+    [format!("{ratio}×"), format!(" (95 % CI {low}–{high})")]
+}
+
+/// Two figures as a range, their unit once: `3.10 to 4.09 s`; one, if both are written alike.
+#[must_use]
+pub fn range(least: &str, most: &str) -> String {
+    match least.split_once(' ').zip(most.split_once(' ')) {
+        _ if least == most => most.to_owned(),
+        Some(((figure, one), (_, other))) if one == other => format!("{figure} to {most}"),
+        _ => format!("{least} to {most}"),
+    }
+}
+
 /// A ratio and the ends of its interval, all with the decimals that its width gives a meaning to:
 /// `0.752`, `0.740`, `0.760`.
 #[must_use]
 pub fn ratio_within(ratio: f64, [low, high]: [f64; 2]) -> [String; 3] {
     // Around 1 both sides of it show as many.
     let least = if (0.9..1.1).contains(&ratio) { 3 } else { 0 };
-    // A ratio far below 1 has a digit that is not 0, as ×0.00 is none.
-    let small = if ratio > 0.0 { (-ratio.log10()).ceil().clamp(0.0, 6.0) as usize } else { 0 };
+    // A ratio far below 1 has two digits that are not 0: ×0.0047.
+    let small = if ratio < 0.1 && ratio > 0.0 { 1 - ratio.log10().floor() as i32 } else { 0 };
+    let small = small.clamp(0, 6) as usize;
     let decimals = decimals(ratio.max(high), Some(high - low)).clamp(least, 4).max(small);
     [ratio, low, high].map(|value| fixed(value, decimals))
 }
@@ -224,6 +243,7 @@ pub fn scale(unit: &str, greatest: f64) -> (f64, &str) {
         "1/s" => (1.0, "/s"),
         "1/h" => (1.0, "/h"),
         "us/s" => (1.0, "µs/s"),
+        "ms" => (1e-3, "s"),
         "share" => (100.0, "%"),
         unit => (1.0, unit),
     }
@@ -337,7 +357,15 @@ mod tests {
     fn ratios_near_one_show_the_same_decimals() {
         assert_eq!(ratio_within(1.0, [0.98, 1.03]), ["1.000", "0.980", "1.030"]);
         assert_eq!(ratio_within(0.52, [0.51, 0.541])[1..], ["0.510", "0.541"]);
-        assert_eq!(ratio_within(0.0031, [0.0001, 5.0])[0], "0.003");
+        assert_eq!(ratio_within(0.0031, [0.0001, 5.0])[0], "0.0031");
+    }
+
+    #[test]
+    fn a_range_has_its_unit_once() {
+        let range = |least, most| range(&time(least), &time(most));
+        assert_eq!(range(3.1e6, 4.09e6), "3.10 to 4.09 s");
+        assert_eq!(range(31.0, 4.09e6), "31.0 µs to 4.09 s");
+        assert_eq!(range(31.0, 31.01), "31.0 µs");
     }
 
     #[test]

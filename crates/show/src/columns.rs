@@ -446,7 +446,7 @@ mod tests {
         let column = column::Column::whole("share", ("", ""), Figure::OfGreatest(elapsed));
         let column = RunColumn::described(&column, &summary, &figures::primary(&summary));
         let text = |at: usize| column.text(&summary.arms[at], &crate::run::NONE, Form::Text);
-        assert_eq!([text(0), text(1), text(2)], ["25.0 %", "100 %", ABSENT]);
+        assert_eq!([text(0), text(1), text(2)], ["25 %", "100 %", ABSENT]);
         assert_eq!(column.value(&summary.arms[0]), Some(0.25));
     }
 

@@ -154,9 +154,9 @@ impl Limit {
     fn shown(&self, value: f64) -> String {
         match self.unit {
             // Not as the bound itself, if it is beside it.
-            "us" if number::time(value) == number::time(self.bound) => format!("{value:.2} µs"),
+            "us" if number::time(value) == number::time(self.bound) => number::exact_time(value),
             "us" => number::time(value),
-            _ => format!("{value:.1}"),
+            _ => number::fixed(value, 1),
         }
     }
 

@@ -5,7 +5,7 @@
 //! | placeholder | becomes |
 //! | --- | --- |
 //! | `{ARM: METRIC}` | the value with its unit: `37.1 ms`, `13,500/s` |
-//! | `{A / B: METRIC}` | the ratio with its interval: `×0.52 [0.51, 0.54]` |
+//! | `{A / B: METRIC}` | the ratio with its interval: `×0.520 [0.510, 0.540]` |
 //! | `{A ? B: METRIC}` | the verdict: `higher`, `no difference found (margin 1 %)` |
 //!
 //! Without `: METRIC` the primary metric is meant. Names of arms may hold any sign: a placeholder
@@ -124,7 +124,7 @@ fn one(asked: Placeholder<'_>, metric: &str, summary: &Summary) -> Option<String
     }
 }
 
-/// `×0.52 [0.51, 0.54]`, with as many digits as its interval deserves.
+/// `×0.520 [0.510, 0.540]`, with as many digits as its interval deserves.
 fn ratio(comparison: &Comparison) -> Option<String> {
     let ratio = comparison.ratio.filter(|ratio| ratio.is_finite())?;
     let Some([low, high]) = comparison.ci95 else {
@@ -277,7 +277,7 @@ pub(crate) mod tests {
             ("{backlog 4096, link a/b} each", "48.1 µs each"),
             ("{ backlog 16, link a/b : connections_per_s }", "13,500/s"),
             ("{backlog 16, link a/b: connect_us_p99}", "41.0 ms"),
-            ("{backlog 16, link a/b / backlog 4096, link a/b}", "×0.52 [0.51, 0.54]"),
+            ("{backlog 16, link a/b / backlog 4096, link a/b}", "×0.520 [0.510, 0.540]"),
             (
                 "{backlog 16, link a/b / backlog 4096, link a/b: connections_per_s}",
                 "×1.000 [0.998, 1.002]",
@@ -338,9 +338,9 @@ pub(crate) mod tests {
     fn a_ratio_far_below_one_keeps_two_digits() {
         for (value, interval, text) in [
             (0.0047, [0.0002, 0.419], "×0.0047 [0.0002, 0.4190]"),
-            (0.0312, [0.03, 0.04], "×0.031 [0.030, 0.040]"),
-            (0.52, [0.513, 0.541], "×0.52 [0.51, 0.54]"),
-            (0.0, [0.0, 0.1], "×0.00 [0.00, 0.10]"),
+            (0.0312, [0.03, 0.04], "×0.0312 [0.0300, 0.0400]"),
+            (0.52, [0.513, 0.541], "×0.520 [0.513, 0.541]"),
+            (0.0, [0.0, 0.1], "×0.000 [0.000, 0.100]"),
         ] {
             let one =
                 Comparison { ratio: Some(value), ci95: Some(interval), ..Comparison::default() };

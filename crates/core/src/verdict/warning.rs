@@ -162,8 +162,8 @@ warnings! {
         /// Share, 0 to 1.
         share: f64,
     } => format!(
-        "a hypervisor took {:.1} % of the CPU time during the run. Repeat the run on a quieter machine",
-        share * 100.0
+        "a hypervisor took {} of the CPU time during the run. Repeat the run on a quieter machine",
+        number::percent(*share)
     );
 
     /// Kernel counters and the wire disagree.
@@ -200,8 +200,8 @@ warnings! {
         /// Share of one CPU that the client's thread used, 0 to 1.
         cpu_share: f64,
     } => format!(
-        "the client is CPU-bound ({:.0} % of its CPU): the client, not the server, may limit the result",
-        cpu_share * 100.0
+        "the client is CPU-bound ({} of its CPU): the client, not the server, may limit the result",
+        number::percent(*cpu_share)
     );
 
     /// The trial with the packet tap failed.
@@ -219,8 +219,8 @@ warnings! {
         /// Share of the JVM's CPU time in the window, 0 to 1.
         share: f64,
     } => format!(
-        "the {host}'s JVM spent {:.0} % of its CPU time on JIT compilation and garbage collection during the measurement. Use a longer --warmup",
-        share * 100.0
+        "the {host}'s JVM spent {} of its CPU time on JIT compilation and garbage collection during the measurement. Use a longer --warmup",
+        number::percent(*share)
     );
 
     /// The capture file is not whole.
@@ -582,9 +582,9 @@ warnings! {
         /// The share that may fail, 0 to 1.
         allowed: f64,
     } => format!(
-        "{failed} of {all} operations failed ({:.1} %, the limit is {:.3} %), so the run is invalid. If failures are expected, set --allow-errors, or failures = \"expected\" in the study",
-        *failed as f64 * 100.0 / (*all).max(1) as f64,
-        allowed * 100.0
+        "{failed} of {all} operations failed ({}, the limit is {}), so the run is invalid. If failures are expected, set --allow-errors, or failures = \"expected\" in the study",
+        number::percent(*failed as f64 / (*all).max(1) as f64),
+        number::percent(*allowed)
     );
 
     /// Times that ended before they began.

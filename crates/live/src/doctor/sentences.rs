@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(shown("local_port", &8080.into()), "8080");
         assert_eq!(shown("ports_in_use", &8080.into()), "8,080");
         assert_eq!(shown("idle_s", &60.0.into()), "60");
-        assert_eq!(shown("overflows_per_s", &8.201.into()), "8.2");
+        assert_eq!(shown("overflows_per_s", &8.201.into()), "8.201");
         assert_eq!(shown("drops_per_s", &0.003.into()), "0.003");
         assert_eq!(shown("is_reused", &false.into()), "no");
     }

@@ -149,7 +149,6 @@ pub(super) fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Op
         Some(_) => format!("the {name} window allows {} per round trip of {rtt}", bytes(size)),
         None => format!("the {name} window of {} is full most of the time", bytes(size)),
     };
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
     Some(match limited.by {
         Limit::ReceiveWindow => window("receive", sender.peer_window_bytes),
         Limit::SendBuffer => {
@@ -166,12 +165,12 @@ pub(super) fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Op
             let client = limited.by == Limit::ClientCpu;
             let side = if client { "client" } else { "server" };
             let share = if direction.sender() == side { from.cpu_share } else { to.cpu_share };
-            format!("the {side} uses {} of a CPU", percent(share))
+            format!("the {side} uses {} of a CPU", number::percent(share))
         }
         Limit::MessageOverhead => format!(
             "the {} uses {} of a CPU for system calls of {} each",
             direction.sender(),
-            percent(from.cpu_share),
+            number::percent(from.cpu_share),
             bytes(way.bytes_per_call())
         ),
         Limit::NagleDelayedAck => format!(
@@ -191,23 +190,21 @@ struct LimitedDirection<'a> {
     limited: Limited,
 }
 
-fn rate(bytes_per_s: f64) -> String {
-    number::bit_rate(bytes_per_s * 8.0)
-}
-
 impl LimitedDirection<'_> {
     /// The limit in a sentence without its full stop.
     fn words(&self, limit: Limit) -> String {
         let sender = &self.way.sender;
-        let goodput = rate(self.way.goodput_bytes_per_s().unwrap_or(0.0));
+        let goodput = number::metric(self.way.goodput_bytes_per_s().unwrap_or(0.0), "bytes/s");
         let each = match self.transfer.connections {
             0 | 1 => String::new(),
             several => format!(" (each of {} connections)", number::count(several)),
         };
         let allows = match (self.limited.bound_bytes_per_s, self.limited.rtt_us) {
-            (Some(bound), Some(rtt)) => {
-                Some(format!("allows {} at a round trip of {}", rate(bound), number::time(rtt)))
-            }
+            (Some(bound), Some(rtt)) => Some(format!(
+                "allows {} at a round trip of {}",
+                number::metric(bound, "bytes/s"),
+                number::time(rtt)
+            )),
             (Some(_), None) => Some("allows about as much as the link".to_owned()),
             (None, _) => None,
         };
@@ -238,7 +235,8 @@ impl LimitedDirection<'_> {
             ),
             Limit::LinkRate => {
                 let link = self.transfer.link_bytes_per_s.unwrap_or(0.0);
-                let (full, link) = (fullness(self.transfer, self.way), rate(link));
+                let (full, link) =
+                    (fullness(self.transfer, self.way), number::metric(link, "bytes/s"));
                 format!("The link is {full}: goodput {goodput}, of at most {link} of payload")
             }
             Limit::ProgramRate => format!("--rate limits the program to {goodput}"),
@@ -259,7 +257,7 @@ impl LimitedDirection<'_> {
         let side = if limit == Limit::ClientCpu { "client" } else { "server" };
         let end = if self.direction.sender() == side { sender } else { receiver };
         let mut text =
-            format!("The {side} uses {:.0} % of a CPU at {goodput}", end.cpu_share * 100.0);
+            format!("The {side} uses {} of a CPU at {goodput}", number::percent(end.cpu_share));
         if self.direction.sender() == side && self.shares_softirq() {
             text += ", including part of the receiver's softirq work";
         }
@@ -271,9 +269,9 @@ impl LimitedDirection<'_> {
         let each = self.way.bytes_per_call().unwrap_or(0.0);
         let calls = self.way.goodput_bytes_per_s().unwrap_or(0.0) / each.max(1.0);
         let mut text = format!(
-            "The {} uses {:.0} % of a CPU for system calls of {} each, {} per call",
+            "The {} uses {} of a CPU for system calls of {} each, {} per call",
             self.direction.sender(),
-            sender.cpu_share * 100.0,
+            number::percent(sender.cpu_share),
             number::bytes(each),
             number::time(sender.cpu_share / calls.max(f64::MIN_POSITIVE) * 1e6)
         );

@@ -121,7 +121,7 @@ fn ports_search_slow(arm: &Arm) -> Option<Finding> {
             "connect(2) takes {} of CPU beyond {} ports in use, {} times the {} below that",
             number::time(cliff.above_us),
             number::count(cliff.at_ports.round() as u64),
-            times(cliff.factor()),
+            number::three(cliff.factor()),
             number::time(cliff.below_us)
         );
         if let Some(tried) = first_pass(arm, used) {
@@ -148,11 +148,6 @@ fn ports_search_slow(arm: &Arm) -> Option<Finding> {
         )
     };
     Some(Finding { text: text + ".", evidence })
-}
-
-/// A factor in words: whole from ten on.
-fn times(factor: f64) -> String {
-    if factor < 10.0 { format!("{factor:.1}") } else { number::count(factor.round() as u64) }
 }
 
 /// Options that decide how many ports there are, or which end keeps them.
@@ -391,9 +386,9 @@ fn proof(summary: &Summary, cause: &str, ill: &Arm, well: &Arm) -> String {
     }
     if let Some((with, without)) = both(IDLE).filter(|(with, without)| with - without >= IDLE_MIN) {
         parts.push(format!(
-            "the client's CPU is idle for {:.0} % instead of {:.0} %",
-            with * 100.0,
-            without * 100.0
+            "the client's CPU is idle for {} instead of {}",
+            number::percent(with),
+            number::percent(without)
         ));
     }
     format!("arm {}: {}", well.name, parts.join("; "))
@@ -406,16 +401,10 @@ fn interval(summary: &Summary, metric: &str, ill: &Arm, well: &Arm) -> String {
     };
     let found = summary.comparisons.iter().find(is_of_the_pair);
     let with_interval = found.and_then(|one| one.ratio.zip(one.ci95));
-    with_interval.map_or_else(String::new, |(ratio, [low, high])| {
-        format!(" ({}×, 95 % CI {}–{})", short(ratio), short(low), short(high))
+    with_interval.map_or_else(String::new, |(ratio, ends)| {
+        let [ratio, low, high] = number::ratio_within(ratio, ends);
+        format!(" ({ratio}×, 95 % CI {low}–{high})")
     })
-}
-
-/// Two significant digits or more.
-fn short(ratio: f64) -> String {
-    let digits =
-        if ratio >= 1.0 { 2 } else { (1.0 - ratio.log10().floor()).clamp(2.0, 6.0) as usize };
-    format!("{ratio:.digits$}")
 }
 
 #[cfg(test)]

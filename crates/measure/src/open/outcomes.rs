@@ -43,11 +43,6 @@ fn before(summary: &Run, arm: &Arm) -> String {
     if summary.arms.len() > 1 { format!("{}: ", arm.name) } else { String::new() }
 }
 
-/// `1 connection`, `12 connections`.
-fn connections(count: u64) -> String {
-    figures::plural(count, "connection")
-}
-
 /// Arms in the picture; more would not be read.
 const ARMS: usize = 8;
 
@@ -190,7 +185,7 @@ fn one(plot: &mut Plot, row: &ArmRow<'_>, top: f64) {
     plot.svg.text("tick", (left - 8.0, middle - 10.0), Anchor::End, "first byte");
     plot.svg.text("tick", (left - 8.0, middle + 10.0), Anchor::End, "connected");
     if row.is_empty() {
-        let text = format!("none of {} succeeded", connections(row.arm.attempts));
+        let text = format!("none of {} succeeded", figures::plural(row.arm.attempts, "connection"));
         plot.svg.text("name strong worse", (left + 8.0, middle - 10.0), Anchor::Start, &text);
     }
     plot.group(&arm_class(row.at), "", |plot| {
@@ -202,7 +197,7 @@ fn one(plot: &mut Plot, row: &ArmRow<'_>, top: f64) {
                 let tall = height(*count).max(1.5);
                 let text = format!(
                     "{} {what} after {} to {}",
-                    connections(*count),
+                    figures::plural(*count, "connection"),
                     number::time(from),
                     number::time(to)
                 );
@@ -395,7 +390,7 @@ fn tooltip(row: &Told<'_>) -> String {
     format!(
         "{}: {}, {}: after {min} to {max}, median {p50}",
         row.name,
-        connections(count),
+        figures::plural(count, "connection"),
         told(row.outcome)
     )
 }
@@ -413,7 +408,7 @@ fn outcomes_caption(summary: &Run, rows: &[Told<'_>]) -> String {
         Some(format!(
             "{}{} {what} (median: {}).",
             before(summary, arm),
-            connections(row.times.count),
+            figures::plural(row.times.count, "connection"),
             number::time(row.times.p50_us)
         ))
     };

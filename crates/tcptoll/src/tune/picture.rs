@@ -1,7 +1,7 @@
 //! The curve of a search: page time against workers held, a dot for each setting.
 
 use super::found::Found;
-use super::setting::{Cell, seconds};
+use super::setting::Cell;
 use tcptoll_core::number;
 use tcptoll_show::html::plot::{self, Plot, Scale, log_note};
 use tcptoll_show::svg::{Anchor, Svg};
@@ -19,7 +19,7 @@ pub(super) fn held(found: &Found) -> Option<Svg> {
 
 /// Short: the full name is in the tooltip and in the table.
 fn short(cell: &Cell) -> String {
-    cell.setting.timeout_ms.map_or_else(|| "off".to_owned(), seconds)
+    cell.setting.timeout_ms.map_or_else(|| "off".to_owned(), |ms| number::tick(ms as f64, "ms"))
 }
 
 fn tooltip(found: &Found, cell: &Cell, us: f64) -> String {

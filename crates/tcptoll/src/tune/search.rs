@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::TuneRequest;
 use super::found::{Behind, Compared, Found, Note, Stage, Weight};
 use super::load::{Load, search, setting};
-use super::setting::{Cell, Measured, Setting, seconds};
+use super::setting::{Cell, Measured, Setting};
 use super::snippet::Snippet;
 use super::strategy::{Batch, Strategy, knee};
 use crate::exit::say;
@@ -420,7 +420,7 @@ pub(super) fn conclude(asked: &TuneRequest<'_>, found: &mut Found) {
         found.doubts.push(format!(
             "The timeout ({}) is longer than the warm-up ({warmup_s} s): connections held were still growing. A \
              longer --warmup shows where they end.",
-            seconds(ms)
+            number::tick(ms as f64, "ms")
         ));
     }
     if let Some(cell) = &chosen {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::found::{Found, Note, STRATEGY};
 use super::picture;
-use super::setting::{self, seconds};
+use super::setting;
 use super::snippet::Snippet;
 use tcptoll_core::number;
 use tcptoll_core::sheet::{
@@ -144,7 +144,7 @@ fn row(cell: &setting::Cell) -> [Cell; 12] {
     };
     let setting::Setting { timeout_ms, requests, workers } = cell.setting;
     [
-        timeout_ms.map_or_else(|| "off".to_owned(), seconds).into(),
+        timeout_ms.map_or_else(|| "off".to_owned(), |ms| number::tick(ms as f64, "ms")).into(),
         match (timeout_ms, requests) {
             (None, _) => number::ABSENT.into(),
             (_, 0) => figure("no limit".to_owned(), f64::from(u32::MAX)),

@@ -11,7 +11,7 @@ use crate::doctor::{Machine, Opening};
 use crate::watch::DestinationState;
 use crate::watch::diagnoses::host::{TRACKED, TRACKED_SUBJECT};
 use crate::watch::diagnoses::ports::{SCARCE, SLOW, fix};
-use crate::watch::diagnoses::{evidence, per_s, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, rounded, sysctl};
 
 /// `TCP_TIMEWAIT_LEN`, s: a constant of the kernel.
 const TIME_WAIT_S: f64 = 60.0;
@@ -42,10 +42,11 @@ pub(super) fn range_too_small(machine: &Machine) -> Vec<Diagnosis> {
         let left = f64::from(range.saturating_sub(to.ports_in_use));
         let lasts_s = left / opening.ports_per_s.max(opening.time_wait_per_s);
         let text = format!(
-            "{} ports/s to {} go to TIME-WAIT for 60 s; {} ports last {lasts_s:.0} s",
-            per_s(opening.time_wait_per_s),
+            "{} ports/s to {} go to TIME-WAIT for 60 s; {} ports last {}",
+            number::three(opening.time_wait_per_s),
             opening.to,
-            number::count(range)
+            number::count(range),
+            number::duration(lasts_s)
         );
         let rates = machine.state.rates.as_ref();
         let evidence = evidence([
@@ -137,9 +138,10 @@ pub(super) fn conntrack_fills(machine: &Machine) -> Vec<Diagnosis> {
     }
     let fills_s = most.saturating_sub(tracked) as f64 / rate;
     let text = format!(
-        "{} new entries/s, kept for {timeout} s each, fill the connection tracking table ({}) in {fills_s:.0} s",
-        per_s(rate),
-        number::count(most)
+        "{} new entries/s, kept for {timeout} s each, fill the connection tracking table ({}) in {}",
+        number::three(rate),
+        number::count(most),
+        number::duration(fills_s)
     );
     let opens =
         state.rates.as_ref().map(|rates| rates.active_opens_per_s + rates.passive_opens_per_s);

@@ -15,7 +15,7 @@ use crate::watch::ListenerState;
 use crate::watch::diagnoses::queues::{
     FULL, NEAR, OR_FASTER, SYN_FULL, SYN_SUBJECT, backlog_setting, longer_than,
 };
-use crate::watch::diagnoses::{evidence, is_lasting, per_s, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, is_lasting, rounded, sysctl};
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
 const LOOKS_MIN: u32 = 3;
@@ -101,7 +101,7 @@ pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Diagnosis> {
     }
     let text = format!(
         "{} SYNs/s dropped: half-open requests reached three quarters of tcp_max_syn_backlog {}",
-        per_s(dropped),
+        number::three(dropped),
         number::count(most)
     );
     let evidence = evidence([

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tcptoll_core::number;
 
-use super::{evidence, per_s, rounded, severity, sysctl};
+use super::{evidence, rounded, severity, sysctl};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::watch::state::State;
 
@@ -29,7 +29,9 @@ pub(super) fn pressure(state: &State) -> Vec<Diagnosis> {
     let aborts =
         aborted.filter(|rate| *rate > 0.0 && !too_many && (refused.is_some() || pressed.is_some()));
     let text = match (aborts, refused.or(pressed)) {
-        (Some(rate), _) => format!("{} connections/s closed for lack of TCP memory", per_s(rate)),
+        (Some(rate), _) => {
+            format!("{} connections/s closed for lack of TCP memory", number::three(rate))
+        }
         (None, Some((used, limit))) => format!(
             "{} of TCP memory in use, above {}: {}",
             number::bytes(used as f64),
@@ -164,10 +166,13 @@ pub(super) fn time_wait(state: &State) -> Vec<Diagnosis> {
     let text = match limit {
         Some(limit) => format!(
             "{} connections/s end without TIME-WAIT: tcp_max_tw_buckets is {}",
-            per_s(rate),
+            number::three(rate),
             number::count(limit)
         ),
-        None => format!("{} connections/s end without TIME-WAIT: their table is full", per_s(rate)),
+        None => format!(
+            "{} connections/s end without TIME-WAIT: their table is full",
+            number::three(rate)
+        ),
     };
     let evidence = evidence([
         ("time_wait_overflows_per_s", Some(rounded(rate))),

@@ -63,7 +63,9 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
         let end = match ends_s {
             _ if used.left == 0 => ": connect(2) fails".to_owned(),
             // A longer time is no forecast.
-            Some(s) if s < 3_600.0 => format!(", exhausted in {s:.0} s at this rate"),
+            Some(s) if s < 3_600.0 => {
+                format!(", exhausted in {} at this rate", number::duration(s))
+            }
             _ => String::new(),
         };
         let text = format!(
@@ -100,8 +102,8 @@ pub(super) fn slow(state: &State) -> Vec<Diagnosis> {
         }
         let subject = host_port(&to.address, to.port);
         let text = format!(
-            "{:.0} % of local ports in use to {subject} ({} of {}): connect(2) is slow",
-            100.0 * f64::from(used.taken) / f64::from(used.range),
+            "{} of local ports in use to {subject} ({} of {}): connect(2) is slow",
+            number::percent(f64::from(used.taken) / f64::from(used.range)),
             number::count(used.taken),
             number::count(used.range)
         );

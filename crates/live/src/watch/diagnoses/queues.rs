@@ -12,7 +12,7 @@ use serde_json::Value;
 use tcptoll_core::number;
 use tcptoll_core::units::{echo, host_port};
 
-use super::{evidence, per_s, rounded, severity, subject, sysctl};
+use super::{evidence, rounded, severity, subject, sysctl};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::watch::listeners::is_nearly_full;
 use crate::watch::state::{ListenerState, Standing, State};
@@ -63,7 +63,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
         format!("accept queue full between looks (limit {})", number::count(limit))
     };
     let about = if estimated { "~" } else { "" };
-    let text = format!("{about}{} overflows/s at {subject}: {queue}", per_s(rate));
+    let text = format!("{about}{} overflows/s at {subject}: {queue}", number::three(rate));
     let mut evidence = of_listener(state, group, worst);
     evidence.insert("overflows_per_s".into(), rounded(rate));
     if estimated {
@@ -77,7 +77,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
 fn unattributed(state: &State, rate: f64) -> Diagnosis {
     let text = format!(
         "{} overflows/s at full accept queues; the kernel does not report at which listener",
-        per_s(rate)
+        number::three(rate)
     );
     let dropping =
         state.listeners.iter().filter(|one| one.drops_per_s.is_some_and(|rate| rate > 0.0));
@@ -113,12 +113,16 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
         let queue = if peak > limit {
             format!("{filled} in the accept queue of {subject}, which is full")
         } else {
-            let share = 100.0 * share(&worst);
-            format!("accept queue of {subject} at {share:.0} % of its limit: {filled}")
+            let share = number::percent(share(&worst));
+            format!("accept queue of {subject} at {share} of its limit: {filled}")
         };
         // No look knows what was dropped before the first.
         let none = worst.drops == Some(0) && state.interval_s > 0.0 && state.at_s > 0.0;
-        let text = if none { format!("{queue}, no drop in {}", lasted(state.at_s)) } else { queue };
+        let text = if none {
+            format!("{queue}, no drop in {}", number::duration(state.at_s))
+        } else {
+            queue
+        };
         let lasts = lasting(state, worst).is_some();
         Some(Diagnosis {
             id: NEAR.into(),
@@ -253,7 +257,7 @@ fn diagnose(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
                 "{clients} clients wait at {subject} at each look ({} in {:.0} s): ≥ {} at this rate",
                 queue.looks,
                 queue.over_s,
-                lasted(wait_s)
+                number::duration(wait_s)
             ),
             Severity::Problem,
         ),
@@ -346,16 +350,6 @@ pub(super) fn lasting<'l>(state: &State, listener: &'l ListenerState) -> Option<
     (long && stands.nearly_full * 5 >= stands.looks * 4).then_some(stands)
 }
 
-/// A time in few characters: `12 s`, `4 min`, `3 h`.
-pub(super) fn lasted(s: f64) -> String {
-    match s {
-        s if s < 10.0 => format!("{s:.1} s"),
-        s if s < 120.0 => format!("{s:.0} s"),
-        s if s < 7_200.0 => format!("{:.0} min", (s / 60.0).floor()),
-        s => format!("{:.0} h", (s / 3_600.0).floor()),
-    }
-}
-
 pub(super) fn of_listener(
     state: &State,
     group: &Group<'_>,
@@ -403,11 +397,11 @@ pub(super) fn syn_full(state: &State) -> Vec<Diagnosis> {
         return Vec::new();
     }
     let text = if dropped {
-        format!("{} SYNs/s dropped: a SYN queue is full", per_s(rates.syns_dropped_per_s))
+        format!("{} SYNs/s dropped: a SYN queue is full", number::three(rates.syns_dropped_per_s))
     } else {
         format!(
             "{} SYN cookies/s sent: a SYN queue is full; clients still connect",
-            per_s(rates.cookies_sent_per_s)
+            number::three(rates.cookies_sent_per_s)
         )
     };
     let longest = state.listeners.iter().max_by_key(|one| one.syn_queue_len);

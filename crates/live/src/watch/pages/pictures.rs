@@ -6,10 +6,10 @@ use tcptoll_core::sheet::Picture;
 use tcptoll_show::{clean, number};
 
 use super::chart::{Chart, Line, Step};
-use super::tables::many;
 use super::{Dated, tables};
 use crate::watch::{DATA_RETRANSMITTED, Interval};
 use crate::watch::{ListenerReview, Series};
+use tcptoll_core::units::plural;
 
 /// All pictures that have something to show, but the timeline; whether each is shown only when asked for.
 pub(super) fn all(view: &Dated<'_>, series: &Series) -> Vec<(Picture, bool)> {
@@ -79,7 +79,7 @@ fn queue_caption(listener: &ListenerReview, near: bool) -> String {
     let overflowed = if listener.overflows_unknown_s > 0.0 && listener.overflows <= 0.0 {
         "Its overflows could not be separated from those of other listeners. It".to_owned()
     } else {
-        let times = many(listener.overflows.round() as u64, "time");
+        let times = plural(listener.overflows.round() as u64, "time");
         let about = if listener.overflows_estimated { "about " } else { "" };
         format!("It overflowed {about}{times} and")
     };
@@ -87,7 +87,7 @@ fn queue_caption(listener: &ListenerReview, near: bool) -> String {
         "Longest queue: {}. Limit: {}{beyond}. {overflowed} dropped {}.",
         number::count(listener.accept_queue_peak),
         number::count(listener.accept_queue_limit),
-        many(listener.drops, "packet"),
+        plural(listener.drops, "packet"),
     )
 }
 
@@ -101,7 +101,7 @@ fn dropped(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
     let peak = view.review.peaks_per_s.get("drops").map_or(0.0, |peak| peak.value);
     let caption = format!(
         "Listeners dropped {} in all, at most {} per second.",
-        many(total, "packet"),
+        plural(total, "packet"),
         number::three(peak)
     );
     let chart = Chart {
@@ -212,7 +212,7 @@ fn retransmitted(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
     let lines = rates(points, DATA_RETRANSMITTED, "retransmitted segments", "a4", joined);
     let caption = format!(
         "{} retransmitted, SYNs excluded: {} of all segments sent.",
-        many(again, "segment"),
+        plural(again, "segment"),
         number::percent(again as f64 / (again + sent).max(1) as f64)
     );
     let chart = Chart {

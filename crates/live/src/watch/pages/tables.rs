@@ -11,6 +11,7 @@ use crate::watch::{Episode, ListenerReview, Review};
 use super::Dated;
 use tcptoll_core::number;
 use tcptoll_core::number::{ABSENT, count, duration, three};
+use tcptoll_core::units::plural;
 
 /// Rows of a table for people, at most: the JSON object has the rest.
 const ROWS_MAX: usize = 40;
@@ -23,7 +24,7 @@ pub(super) fn place(view: &Dated<'_>) -> Vec<String> {
     let mut phrases = vec![
         format!("watch of {}", if host.is_empty() { "an unnamed host" } else { host }),
         format!("{} {} to {until} {}", clock.date_text(0.0), clock.text(0.0, false), clock.zone),
-        format!("{}, one every {}", many(*looks, "look"), duration(view.review.interval_s)),
+        format!("{}, one every {}", plural(*looks, "look"), duration(view.review.interval_s)),
     ];
     if view.review.joined_most > 1 {
         let joined = count(view.review.joined_most);
@@ -37,10 +38,10 @@ fn how_many(review: &Review) -> String {
     let count =
         |severity| review.episodes.iter().filter(|one| one.severity == severity).count() as u64;
     match (count(Severity::Problem), count(Severity::Warning)) {
-        (0, warnings) => many(warnings, "warning"),
-        (problems, 0) => many(problems, "problem"),
+        (0, warnings) => plural(warnings, "warning"),
+        (problems, 0) => plural(problems, "problem"),
         (problems, warnings) => {
-            format!("{} and {}", many(problems, "problem"), many(warnings, "warning"))
+            format!("{} and {}", plural(problems, "problem"), plural(warnings, "warning"))
         }
     }
 }
@@ -72,7 +73,7 @@ pub(super) fn answer(view: &Dated<'_>) -> [String; 2] {
                 "The longest accept queue was that of {} at {}: {} (limit {}).",
                 name(one),
                 view.at(one.peak_at_s),
-                many(one.accept_queue_peak.into(), "connection"),
+                plural(one.accept_queue_peak.into(), "connection"),
                 count(one.accept_queue_limit)
             )
         },
@@ -80,7 +81,7 @@ pub(super) fn answer(view: &Dated<'_>) -> [String; 2] {
     let Some(worst) = longest(review) else {
         let dropped = match drops {
             Some(0) => undropped(review),
-            Some(drops) => format!("listeners dropped {}", many(drops, "packet")),
+            Some(drops) => format!("listeners dropped {}", plural(drops, "packet")),
             None => "drops could not be counted".to_owned(),
         };
         return [format!("Nothing was wrong {lasted}: {dropped}."), queue];
@@ -89,15 +90,10 @@ pub(super) fn answer(view: &Dated<'_>) -> [String; 2] {
     // A sentence of a diagnosis has no full stop.
     let first = format!("{found} {lasted}. At {}: {}.", view.at(worst.worst_at_s), worst.text);
     let dropped = match drops {
-        Some(drops) => format!("Listeners dropped {} in all. ", many(drops, "packet")),
+        Some(drops) => format!("Listeners dropped {} in all. ", plural(drops, "packet")),
         None => String::new(),
     };
     [first, format!("{dropped}{queue}")]
-}
-
-/// `1 look`, `1,440 looks`.
-pub(super) fn many(n: u64, thing: &str) -> String {
-    format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 /// What `sk_drops` of all listeners rose by.
@@ -113,7 +109,7 @@ fn undropped(review: &Review) -> String {
         0 => "no listener dropped a packet".to_owned(),
         all if deferred >= all => format!(
             "listeners dropped only {} that TCP_DEFER_ACCEPT ignores (harmless)",
-            many(all, "last ACK")
+            plural(all, "last ACK")
         ),
         all => {
             let deferred = deferred.min(all);
@@ -123,7 +119,7 @@ fn undropped(review: &Review) -> String {
             };
             format!(
                 "listeners dropped {} (sk_drops), none at a full queue{at_most}",
-                many(all, "packet")
+                plural(all, "packet")
             )
         }
     }
@@ -137,7 +133,7 @@ fn two_totals(review: &Review) -> Option<String> {
     }
     let deferred = figure(review, "deferred")
         .filter(|n| *n > 0)
-        .map(|n| many(n, "last ACK"))
+        .map(|n| plural(n, "last ACK"))
         .map(|acks| format!("The sum includes {acks} that TCP_DEFER_ACCEPT ignored (harmless). "));
     Some(format!(
         "Drops are sk_drops of each listener: {} in all. ListenDrops of the host is {}. sk_drops also counts RSTs \
@@ -151,7 +147,7 @@ fn two_totals(review: &Review) -> Option<String> {
 /// What a table has no room for; none: it has everything.
 fn not_shown(more: u64, thing: &str) -> Option<String> {
     let are = if more == 1 { "is" } else { "are" };
-    (more > 0).then(|| format!("{} {are} not shown.", many(more, thing)))
+    (more > 0).then(|| format!("{} {are} not shown.", plural(more, thing)))
 }
 
 /// Doubts about the record.
@@ -172,7 +168,7 @@ pub(super) fn doubts(view: &Dated<'_>) -> Vec<String> {
     }
     if let Some(missed) = review.missed.filter(|missed| *missed > 0) {
         let were = if missed == 1 { "was" } else { "were" };
-        let looks = many(missed, "look");
+        let looks = plural(missed, "look");
         doubts.push(format!("{looks} {were} due and could not be taken in time."));
     }
     let uncounted_s = review.gaps.iter().map(|gap| gap.suspended_s).sum::<f64>();
@@ -182,7 +178,7 @@ pub(super) fn doubts(view: &Dated<'_>) -> Vec<String> {
     if review.drops_of_others > 0 {
         doubts.push(format!(
             "Listeners that are not listed here dropped {} more.",
-            many(review.drops_of_others, "packet")
+            plural(review.drops_of_others, "packet")
         ));
     }
     doubts
@@ -245,7 +241,7 @@ pub(super) fn listeners(view: &Dated<'_>) -> Table {
     let more = (review.listeners.len() - shown) as u64 + review.listeners_left_out;
     let mut note = String::new();
     if more > 0 {
-        let _ = write!(note, "{} had a queue or a drop. ", many(more, "more listener"));
+        let _ = write!(note, "{} had a queue or a drop. ", plural(more, "more listener"));
     }
     match review.listeners_idle {
         0 => {}

@@ -62,8 +62,8 @@ fn blocks_with_nagle(all: &[Series<'_>], best: Best) -> Option<Advice> {
     // Where no size fills the link, another limit decides.
     let from = series.fills_from(best.bytes_per_s)?;
     let share = |point: Point<'_>| {
-        let percent = point.bytes_per_s / best.bytes_per_s * 100.0;
-        format!("{} {percent:.0} %", number::size(point.bytes))
+        let percent = number::percent(point.bytes_per_s / best.bytes_per_s);
+        format!("{} {percent}", number::size(point.bytes))
     };
     let change = if from == smallest.bytes {
         format!(
@@ -135,10 +135,10 @@ fn batches_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
         cost: "A message waits until its block is full or flushed.".to_owned(),
         undo: "Write each message separately.".to_owned(),
         proof: Some(format!(
-            "messages of {} with {}: {}× the messages/s of single writes",
+            "messages of {} with {}: {} the messages/s of single writes",
             number::size(bytes),
             batch.name,
-            factor(ratio)
+            number::times(ratio, None)[0]
         )),
     })
 }
@@ -175,8 +175,8 @@ fn large_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
                 .to_owned(),
         undo: "Set TCP_NODELAY=0.".to_owned(),
         proof: Some(format!(
-            "from {smallest} on, TCP_NODELAY has at least {}× the goodput of Nagle's algorithm",
-            factor(ratio)
+            "from {smallest} on, TCP_NODELAY has at least {} the goodput of Nagle's algorithm",
+            number::times(ratio, None)[0]
         )),
     })
 }
@@ -224,11 +224,6 @@ fn latency_without_nagle(arms: &[&Arm]) -> Option<Advice> {
         undo: "Set TCP_NODELAY=0.".to_owned(),
         proof: Some(proof),
     })
-}
-
-/// A ratio in words, with the digits that it deserves.
-fn factor(ratio: f64) -> String {
-    if ratio < 10.0 { format!("{ratio:.2}") } else { format!("{ratio:.0}") }
 }
 
 /// From this share of the best goodput on, or of the link's rate, a size fills the link.

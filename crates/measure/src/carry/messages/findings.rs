@@ -81,17 +81,7 @@ pub(super) fn nothing(arms: &[&Arm]) -> String {
 fn cost(arm: &Arm) -> Option<String> {
     let cpu = number::time(value(arm, CLIENT_CPU.name)?);
     let segments = value(arm, CLIENT_SEGMENTS.name)?;
-    Some(format!("{cpu} of client CPU and {} segments", few(segments)))
-}
-
-/// A number per message: three digits, and no more than 1,000ths.
-fn few(count: f64) -> String {
-    match count {
-        count if count < 0.001 => "under 0.001".to_owned(),
-        count if count < 0.1 => format!("{count:.3}"),
-        count if count < 10.0 => format!("{count:.2}"),
-        count => format!("{count:.1}"),
-    }
+    Some(format!("{cpu} of client CPU and {} segments", number::three(segments)))
 }
 
 /// One arm: rate, goodput, what a message costs.
@@ -104,8 +94,9 @@ pub(super) fn one(arm: &Arm) -> Option<Vec<String>> {
         number::bit_rate(value(arm, GOODPUT.name)? * 8.0)
     );
     let costs = cost(arm).zip(value(arm, CALLS.name));
-    let costs = costs
-        .map(|(cost, calls)| format!("Each message takes {} system calls, {cost}.", few(calls)));
+    let costs = costs.map(|(cost, calls)| {
+        format!("Each message takes {} system calls, {cost}.", number::three(calls))
+    });
     Some([Some(carried), costs].into_iter().flatten().collect())
 }
 
@@ -138,8 +129,8 @@ pub(super) fn sizes(arms: &[&Arm], partial: bool) -> Option<Vec<String>> {
     }
     let reference = if best.is_link { "the link's rate" } else { "the best goodput" };
     let level = format!(
-        "{:.0} % of {reference} ({})",
-        FILLED * 100.0,
+        "{} of {reference} ({})",
+        number::percent(FILLED),
         number::bit_rate(best.bytes_per_s * 8.0)
     );
     let never = enumerated(&never);
@@ -185,7 +176,7 @@ fn rates(arms: &[&Arm]) -> Option<String> {
         .iter()
         .map(|(arm, rate)| {
             let segments = value(arm, CLIENT_SEGMENTS.name)
-                .map(|count| format!(" in {} segments each", few(count)))
+                .map(|count| format!(" in {} segments each", number::three(count)))
                 .unwrap_or_default();
             format!("{} messages/s{segments} ({})", number::three(*rate), arm.name)
         })
@@ -274,8 +265,8 @@ fn limits(arms: &[&Arm]) -> Option<String> {
         let share =
             receiver.iter().filter_map(|arm| value(arm, SERVER_CPU_SHARE.name)).reduce(f64::max);
         format!(
-            "the receiver's CPU is the limit ({:.0} %) in {}{more}",
-            share.unwrap_or(0.0) * 100.0,
+            "the receiver's CPU is the limit ({}) in {}{more}",
+            number::percent(share.unwrap_or(0.0)),
             names.join(", ")
         )
     };

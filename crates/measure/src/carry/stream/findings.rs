@@ -9,7 +9,7 @@ use tcptoll_core::units::capital;
 use tcptoll_core::verdict::effective;
 use tcptoll_core::verdict::throughput::{Direction, Limit, limited_by};
 
-use super::transfer_arm::{QUEUE_SHOWN, SAME, TransferArm, queue, rate, told};
+use super::transfer_arm::{QUEUE_SHOWN, SAME, TransferArm, queue, told};
 use super::{memory, several};
 use crate::carry::throughput;
 use crate::kit::conclusion::{answer_of, explain, explanations, step};
@@ -59,7 +59,7 @@ pub(super) fn one(told: &TransferArm<'_>) -> Vec<String> {
     };
     let ways: Vec<String> = Direction::used_in(told.transfer)
         .filter_map(|(direction, way)| {
-            let goodput = rate(way.goodput_bytes_per_s()?);
+            let goodput = number::metric(way.goodput_bytes_per_s()?, "bytes/s");
             Some(format!("{goodput} to the {}", direction.receiver()))
         })
         .collect();

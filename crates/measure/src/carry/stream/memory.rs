@@ -68,8 +68,7 @@ fn share(memory: &ConnectionMemory, bytes: f64) -> f64 {
 fn range(figures: &[f64]) -> Option<String> {
     let least = figures.iter().copied().reduce(f64::min)?;
     let most = figures.iter().copied().reduce(f64::max)?;
-    let (least, most) = (number::bytes(least), number::bytes(most));
-    Some(if least == most { most } else { format!("{least} to {most}") })
+    Some(number::range(&number::bytes(least), &number::bytes(most)))
 }
 
 /// What a connection without data holds.
@@ -153,7 +152,8 @@ fn rule(told: &[MemoryArm<'_>]) -> Option<String> {
     let (window, [client, server]) =
         told.iter().filter_map(of_arm).max_by_key(|(window, _)| *window)?;
     let window = text_size(window);
-    let figures = format!("{client:.2} × {window} (client), {server:.2} × {window} (server)");
+    let [of_client, of_server] = [client, server].map(number::three);
+    let figures = format!("{of_client} × {window} (client), {of_server} × {window} (server)");
     Some(if client.max(server) > 2.0 {
         format!("A full buffer can hold more than twice the window: {figures}.")
     } else {

@@ -10,7 +10,7 @@ use tcptoll_core::study::level_text;
 use tcptoll_core::units::text_size;
 use tcptoll_core::verdict::throughput::{Direction, Limit};
 
-use super::transfer_arm::{QUEUE_SHOWN, SAME, SIZES, TransferArm, queue, rate, told};
+use super::transfer_arm::{QUEUE_SHOWN, SAME, SIZES, TransferArm, queue, told};
 
 /// Arms that differ in one size alone, the smallest first, and those without a size: `auto`.
 pub(super) struct Sizes<'a> {
@@ -100,7 +100,7 @@ fn alike(arms: &[TransferArm<'_>], least: &TransferArm<'_>, best: &TransferArm<'
     let link =
         best.transfer.link_bytes_per_s.map(|link| link * best.transfer.ways().count() as f64);
     let link = match link {
-        Some(link) if !full => format!(" of the link's {}", rate(link)),
+        Some(link) if !full => format!(" of the link's {}", number::metric(link, "bytes/s")),
         _ => String::new(),
     };
     let (low, high) = (least.rate(), best.rate());
@@ -158,17 +158,17 @@ fn tuned(sizes: &Sizes<'_>, least: &TransferArm<'_>) -> Option<Tuned> {
         Tuned::AsGood(format!("{name} (tuned by the kernel) carries about as much, {rate}"))
     } else if ratio > 1.0 {
         Tuned::Differs(format!(
-            "{name} (tuned by the kernel) carries {}, {:.0} % more than the best of the fixed sizes ({})",
+            "{name} (tuned by the kernel) carries {}, {} more than the best of the fixed sizes ({})",
             auto.rate(),
-            (ratio - 1.0) * 100.0,
+            number::percent(ratio - 1.0),
             best.arm.name
         ))
     } else {
         let reason = auto.reason().unwrap_or_else(|| auto.unknown());
         Tuned::Differs(format!(
-            "{name} (tuned by the kernel) carries {}, {:.0} % less than {}: {reason}",
+            "{name} (tuned by the kernel) carries {}, {} less than {}: {reason}",
             auto.rate(),
-            (1.0 - ratio) * 100.0,
+            number::percent(1.0 - ratio),
             best.arm.name
         ))
     })
@@ -241,7 +241,8 @@ fn enough(sizes: &Sizes<'_>) -> Option<Advice> {
     let best = sizes.best();
     let share = told.goodput / best;
     let seen = |told: &TransferArm<'_>| {
-        format!("arm {}: {}, {:.0} % of the best arm", told.arm.name, told.of_link(), share * 100.0)
+        let share = number::percent(share);
+        format!("arm {}: {}, {share} of the best arm", told.arm.name, told.of_link())
     };
     Some(if share >= 1.0 - SAME {
         of_cause(
@@ -256,7 +257,7 @@ fn enough(sizes: &Sizes<'_>) -> Option<Advice> {
             format!(
                 "Do not set buffers of 32 KiB for this link. A rule of 2008 calls them enough, but \
                  the best arm carries {}.",
-                rate(best)
+                number::metric(best, "bytes/s")
             ),
             "Kernel memory for each connection with queued data.",
             seen(told),

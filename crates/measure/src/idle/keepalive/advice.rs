@@ -1,6 +1,5 @@
 //! What to set so that dead peers are detected in time, with cost and proof, for each mechanism.
 
-use crate::kit::conclusion::few;
 use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, Keepalive, Summary};
 use tcptoll_core::tcp::checking;
@@ -230,7 +229,7 @@ fn risk(checking: &Checking, wanted: Wanted) -> Option<String> {
          one of {} closes all.",
         number::percent(path.loss),
         number::time(path.rtt_s * 1e6),
-        few(wrongly),
+        number::three(wrongly),
         number::count(connections),
         number::time((bound_s - period_s) * 1e6),
         number::time(bound_s * 1e6)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::advice;
 use crate::kit::conclusion::{
-    Excerpt, answer_of, enumerated, explain, explanations, few, first_stated, stated, step, value,
+    Excerpt, answer_of, enumerated, explain, explanations, first_stated, stated, step, value,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
@@ -148,20 +148,12 @@ const UNIT: &str = " packets per hour";
 fn an_hour(packets: f64) -> String {
     match packets {
         0.0 => "no packets".to_owned(),
-        packets if packets < 10.0 => format!("{packets:.1}{UNIT}"),
-        packets => format!("{}{UNIT}", number::count(packets.round() as u64)),
+        packets => format!("{}{UNIT}", number::three(packets)),
     }
 }
 
-/// `3.10 to 4.09 s`.
 fn range_us([min, max]: [f64; 2]) -> String {
-    let (min, max) = (number::time(min), number::time(max));
-    match min.split_once(' ').zip(max.split_once(' ')) {
-        _ if min == max => max,
-        // One unit is enough.
-        Some(((figure, one), (_, other))) if one == other => format!("{figure} to {max}"),
-        _ => format!("{min} to {max}"),
-    }
+    number::range(&number::time(min), &number::time(max))
 }
 
 /// An arm, and its quickest and slowest detection, µs.
@@ -306,7 +298,7 @@ fn wrongly_closed(arms: &[CheckedArm<'_>]) -> Option<String> {
         match one.expected {
             Some((alive, [least, mean, most])) => {
                 let alive = number::count(alive);
-                let [least, mean, most] = [least, mean, most].map(few);
+                let [least, mean, most] = [least, mean, most].map(number::plain);
                 format!(
                     "{name} closed {count} of {alive} live connections (expected: {mean}; \
                      {least} to {most} in 99 of 100 runs)"

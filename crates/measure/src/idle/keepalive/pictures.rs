@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use tcptoll_core::units::capital;
 
 use super::sheet::{deaths, due_s, keepalive};
-use super::trade::{Curve, Trade, seconds, setting, trade, who};
+use super::trade::{Curve, Trade, setting, trade, who};
 use super::{DETECTION, MACHINE_CPU, trade};
 use tcptoll_core::experiment::column::value;
 use tcptoll_core::record::{Arm, Deaths, Keepalive};
@@ -315,7 +315,8 @@ fn of_deaths(arm: &Arm, d: &Deaths) -> Vec<Note> {
         note(true, never);
     }
     if d.late > 0 {
-        let due = due_s(arm).map_or_else(String::new, |s| format!(" than {}", seconds(s)));
+        let due =
+            due_s(arm).map_or_else(String::new, |s| format!(" than {}", number::tick(s, "s")));
         let text = format!("{} of {} were detected later{due}", number::count(d.late), of_dead(d));
         note(true, text);
     }
@@ -341,7 +342,7 @@ fn never(d: &Deaths) -> Option<String> {
         return None;
     }
     let known = if d.known == 0 { "none".to_owned() } else { number::count(d.known) };
-    Some(format!("{known} of {} detected within {}", of_dead(d), seconds(d.watched_s)))
+    Some(format!("{known} of {} detected within {}", of_dead(d), number::time(d.watched_s * 1e6)))
 }
 
 /// Lines of the picture, axes apart.
@@ -491,8 +492,8 @@ mod tests {
         let of_known = |known| notes(&arm(checking(Mechanism::Tcp), dead("freeze", 100, known)));
         assert_eq!(of_known(100), []);
         let note = |text: &str| [Note::new(text, true)];
-        assert_eq!(of_known(0), note("none of 100 dead connections detected within 60 s"));
-        assert_eq!(of_known(2), note("2 of 100 dead connections detected within 60 s"));
+        assert_eq!(of_known(0), note("none of 100 dead connections detected within 60.0 s"));
+        assert_eq!(of_known(2), note("2 of 100 dead connections detected within 60.0 s"));
     }
 
     #[test]

@@ -54,8 +54,7 @@ fn cliff(arms: &[&Arm]) -> Option<String> {
     let expected = expected.map_or_else(String::new, |ports| {
         format!(" (expected at {})", number::count(ports.round() as u64))
     });
-    let factor = cliff.factor();
-    let factor = if factor < 10.0 { format!("{factor:.1}") } else { format!("{factor:.0}") };
+    let factor = number::three(cliff.factor());
     Some(format!(
         "{}connect(2) takes {} of CPU beyond {} ports in use{expected}, {factor} times the {} below.",
         in_arm(arms.len() > 1, arm),
@@ -109,10 +108,10 @@ fn idle(arms: &[&Arm]) -> Option<String> {
     };
     if let Some((arm, (first, last))) = arms.iter().find_map(|arm| Some((*arm, fell(arm)?))) {
         return Some(capital(&format!(
-            "{}the client's idle CPU falls from {:.0} % to {:.0} %.",
+            "{}the client's idle CPU falls from {} to {}.",
             in_arm(arms.len() > 1, arm),
-            first * 100.0,
-            last * 100.0
+            number::percent(first),
+            number::percent(last)
         )));
     }
     let share = arms.iter().map(|arm| (arm.name.as_str(), value(arm, IDLE_SHARE.name)));
@@ -122,9 +121,9 @@ fn idle(arms: &[&Arm]) -> Option<String> {
     let ((low, least), (high, most)) = (*shares.first()?, *shares.last()?);
     (most - least >= FELL).then(|| {
         format!(
-            "The client's CPU is idle {:.0} % ({low}) to {:.0} % ({high}) of the time.",
-            least * 100.0,
-            most * 100.0
+            "The client's CPU is idle {} ({low}) to {} ({high}) of the time.",
+            number::percent(least),
+            number::percent(most)
         )
     })
 }
@@ -211,7 +210,7 @@ mod tests {
         assert_eq!(
             told.answer,
             "connect(2) takes 852 µs of CPU beyond 14,120 ports in use (expected at 14,116), 120 times \
-             the 7.10 µs below. The client's idle CPU falls from 71 % to 0 %."
+             the 7.10 µs below. The client's idle CPU falls from 71 % to 0.2 %."
         );
         let next: Vec<&str> = told.next.iter().map(|step| step.command.as_str()).collect();
         assert!(next[0].ends_with("explain ports-search-slow") && next.len() == 3, "{next:?}");

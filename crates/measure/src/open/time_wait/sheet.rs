@@ -16,7 +16,7 @@ use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
 
 use super::pictures;
-use super::pictures::{port_use, ports};
+use super::pictures::port_use;
 use super::{
     BUSY_WORKERS, CLIFF_FACTOR, CLIFF_PORTS, CONNECT_CPU_MEAN, CONNECT_CPU_PER_OP, IDLE_SHARE,
     IDLE_SHARE_FIRST, IDLE_SHARE_LAST, PORTS_PEAK, RATE,
@@ -300,7 +300,7 @@ fn forecast(arm: &Arm) -> Option<String> {
     let used = port_use(arm)?;
     let free = arm.ports.as_ref()?.at_once.saturating_sub(used.held_ports);
     let which = if used.held_ports > 0 { "free ports" } else { "ports" };
-    let slow = |at| format!("connect(2) slows down beyond {} ports in use", ports(at));
+    let slow = |at| format!("connect(2) slows down beyond {} ports in use", number::fixed(at, 0));
     let cliff = used.cliff_expected.map(slow);
     let lasts = used
         .lasts_expected_s
@@ -389,7 +389,7 @@ pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Part> {
     }
     let heading = format!(
         "CPU of connect(2), from 0 to {} ports in use (log scale{})",
-        ports(most_ports),
+        number::fixed(most_ports, 0),
         if lines.iter().any(|line| line.used.cliff_expected.is_some()) {
             "; ^ expected cliff"
         } else {

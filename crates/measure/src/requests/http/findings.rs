@@ -91,17 +91,13 @@ fn worst(arm: &Arm) -> Option<&str> {
     arm.errors.iter().max_by_key(|(_, count)| **count).map(|(class, _)| class.as_str())
 }
 
-fn per_s(value: f64) -> String {
-    format!("{}/s", number::three(value))
-}
-
 /// A rate in words, with how far it may be off where that is much: `6.7/s ± 3.3/s`.
 fn rate_of(arm: &Arm, metric: &str) -> Option<String> {
     let rate = value(arm, metric)?;
     let off = value(arm, "rate_resolution_per_s").filter(|off| *off > rate * RESOLUTION_SHOWN);
     Some(match off {
-        Some(off) => format!("{} ± {}", number::three(rate), per_s(off)),
-        None => per_s(rate),
+        Some(off) => format!("{} ± {}", number::three(rate), number::metric(off, "1/s")),
+        None => number::metric(rate, "1/s"),
     })
 }
 
@@ -245,7 +241,7 @@ pub(super) fn closers(arm: &Arm) -> Option<String> {
     classes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let share = |count: u64| match count as f64 / closed as f64 * 100.0 {
         percent if percent < 0.5 => "under 1 %".to_owned(),
-        percent => format!("{percent:.0} %"),
+        percent => number::percent(percent / 100.0),
     };
     let mut text = match classes {
         [(_, 0), ..] => return None,

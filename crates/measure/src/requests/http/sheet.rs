@@ -274,7 +274,7 @@ fn ignored(arm: &Arm) -> Option<String> {
     (ignored > 0).then(|| {
         format!(
             "server: kept the connection open {} when it was to close it. The client closed these",
-            times(ignored)
+            figures::plural(ignored, "time")
         )
     })
 }
@@ -309,10 +309,6 @@ fn responses(summary: &Run, _width: usize) -> Vec<Part> {
     blank.into_iter().chain(lines).collect()
 }
 
-fn times(n: u64) -> String {
-    figures::plural(n, "time")
-}
-
 /// Everything counted about closing, a label and a figure each.
 fn closing(arm: &Arm) -> Vec<[String; 2]> {
     let Some(closing) = &arm.closing else { return Vec::new() };
@@ -329,7 +325,10 @@ fn closing(arm: &Arm) -> Vec<[String; 2]> {
         number::count(closing.open_at_end),
     ]);
     if closing.ignored > 0 {
-        rows.push(["Connection: close ignored by the server".to_owned(), times(closing.ignored)]);
+        rows.push([
+            "Connection: close ignored by the server".to_owned(),
+            figures::plural(closing.ignored, "time"),
+        ]);
     }
     let mean = if arm.rounds.is_empty() { "" } else { ", mean over rounds" };
     for (side, n) in ["client", "server"].into_iter().zip(time_wait(arm)) {

@@ -1,7 +1,7 @@
 //! What follows from the arms of `worker-pool`: the answer, causes, advice, what next.
 
 use super::BACKEND;
-use super::effects::{Factor, PoolArm, STUCK, advise, digits, plainest, workers};
+use super::effects::{Factor, PoolArm, STUCK, advise, plainest};
 use serde_json::Value;
 
 use crate::kit::conclusion::{cured, explain, explanations, step};
@@ -60,7 +60,7 @@ fn waiting(told: PoolArm<'_>) -> Option<String> {
     let expected = told.expected_words();
     Some(format!(
         "{} of {} workers wait for {}{expected}",
-        workers(told.busy()?),
+        number::plain(told.busy()?),
         pool.workers,
         pool.backend
     ))
@@ -74,16 +74,17 @@ fn avalanche(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> Stri
     let waiting = waiting(stuck).map_or_else(String::new, |waiting| format!(": {waiting}"));
     let subject = "Requests that never call the backend";
     match (against, stuck.slowed()) {
-        (Some((factor, healthy)), _) => format!(
-            "{} has {} the latency of {}{} for requests that never call the backend{waiting}.",
-            stuck.arm.name,
-            factor.times(),
-            healthy.arm.name,
-            factor.interval()
-        ),
+        (Some((factor, healthy)), _) => {
+            let ([times, interval], stuck, healthy) =
+                (factor.times(), &stuck.arm.name, &healthy.arm.name);
+            format!(
+                "{stuck} has {times} the latency of {healthy}{interval} for requests that never call the \
+                 backend{waiting}."
+            )
+        }
         (None, Some(slowed)) => format!(
-            "{subject} take {}× as long during the stall, {} instead of {}{waiting}.",
-            digits(slowed.factor()),
+            "{subject} take {} as long during the stall, {} instead of {}{waiting}.",
+            number::times(slowed.factor(), None)[0],
             number::time(slowed.during_us),
             number::time(slowed.before_us)
         ),
@@ -331,7 +332,7 @@ fn workers_stuck(arm: &Arm) -> Option<Finding> {
     );
     let text = format!(
         "{} of {} workers waited for {} during its stall of {}{expected}. {waited}.",
-        workers(busy),
+        number::plain(busy),
         pool.workers,
         pool.backend,
         number::time((until - from) * 1e6),

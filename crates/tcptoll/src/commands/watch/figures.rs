@@ -48,12 +48,7 @@ pub(super) fn rate(per_s: f64) -> String {
     }
 }
 
-/// A rate in a sentence: `0`, `0.004`, `21.4`, `12,346`.
-pub(super) fn in_words(per_s: f64) -> String {
-    if per_s < 0.1 || !per_s.is_finite() { rate(per_s) } else { number::three(per_s) }
-}
-
-/// A time for a person: `12 s`, `4 min`, `3.2 h`, `41 d`.
+/// A time in at most eight characters: `12 s`, `4 min`, `3.2 h`, `41 d`.
 pub(super) fn lasts(seconds: f64) -> String {
     match seconds {
         s if !s.is_finite() || s < 0.0 => ABSENT.to_owned(),
@@ -87,8 +82,8 @@ pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
 pub(super) fn activity(state: &State) -> Vec<String> {
     let Some(rates) = &state.rates else { return vec!["no rates yet".to_owned()] };
     let mut parts = vec![
-        format!("accepted {}/s", in_words(rates.passive_opens_per_s)),
-        format!("opened {}/s", in_words(rates.active_opens_per_s)),
+        format!("accepted {}/s", number::three(rates.passive_opens_per_s)),
+        format!("opened {}/s", number::three(rates.active_opens_per_s)),
     ];
     parts.extend(state.segments.map(|segments| {
         let share = segments.retransmitted as f64 / (segments.sent + segments.retransmitted) as f64;
@@ -99,9 +94,10 @@ pub(super) fn activity(state: &State) -> Vec<String> {
     }));
     // A look each second needs no words.
     parts.extend(
-        (state.interval_s > 1.5).then(|| format!("rates over {}", lasts(state.interval_s))),
+        (state.interval_s > 1.5)
+            .then(|| format!("rates over {}", number::duration(state.interval_s))),
     );
-    parts.push(format!("sent {} segments/s", in_words(rates.segments_out_per_s)));
+    parts.push(format!("sent {} segments/s", number::three(rates.segments_out_per_s)));
     let further = [
         ("reset", "", rates.resets_per_s),
         ("retransmitted", " SYNs", rates.syns_retransmitted_per_s),
@@ -110,7 +106,7 @@ pub(super) fn activity(state: &State) -> Vec<String> {
     ];
     for (verb, what, per_s) in further {
         if per_s > 0.0 {
-            parts.push(format!("{verb} {}{what}/s", in_words(per_s)));
+            parts.push(format!("{verb} {}{what}/s", number::three(per_s)));
         }
     }
     parts
@@ -158,8 +154,8 @@ pub(super) fn cost(state: &State) -> Vec<String> {
     parts.push(match state.table_age_s {
         Some(age) => format!(
             "all sockets read {} ago, every {}",
-            lasts(age.floor()),
-            lasts(cost.table_every_s.ceil())
+            number::duration(age.floor()),
+            number::duration(cost.table_every_s.ceil())
         ),
         None => "all sockets not read yet".to_owned(),
     });

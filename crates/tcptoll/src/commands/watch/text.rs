@@ -8,7 +8,7 @@ use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity};
 use tcptoll_live::watch::{ListenerState, State};
 use tcptoll_show::{printable, printable_line};
 
-use super::figures::{activity, in_words, lasts, levels, lines, unreadable};
+use super::figures::{activity, levels, lines, unreadable};
 use super::table::{self, Align, DESTINATIONS, Field, LISTENERS, Sort, aligned, content, fit};
 use crate::commands::prose::beside;
 use crate::screen;
@@ -88,7 +88,7 @@ fn drops(state: &State) -> String {
         state.listeners.iter().filter_map(rate).sum()
     };
     let all = sum(&|one| one.drops_per_s);
-    let over = lasts(state.interval_s.max(1.0));
+    let over = number::duration(state.interval_s.max(1.0));
     if all <= 0.0 {
         return format!("no drop in {over}");
     }
@@ -96,15 +96,15 @@ fn drops(state: &State) -> String {
     if deferred >= all {
         return format!(
             "the {} drops/s are last ACKs that TCP_DEFER_ACCEPT ignored (harmless)",
-            in_words(all)
+            number::three(all)
         );
     }
     let at_most = state.rates.as_ref().map_or(0.0, |rates| rates.deferred_per_s.min(all));
     let deferred = match at_most {
         0.0 => String::new(),
-        at_most => format!(", at most {} of them by TCP_DEFER_ACCEPT", in_words(at_most)),
+        at_most => format!(", at most {} of them by TCP_DEFER_ACCEPT", number::three(at_most)),
     };
-    format!("no overflow; {} drops/s of other packets{deferred}", in_words(all))
+    format!("no overflow; {} drops/s of other packets{deferred}", number::three(all))
 }
 
 /// The label and text of each part of a fix.
@@ -143,7 +143,7 @@ pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> String {
     let mut names = vec!["tcptoll watch".to_owned(), printable_line(&state.host)];
     names.extend(watched.name());
     names.push(printable_line(&state.time));
-    names.push(format!("up {}", lasts(state.uptime_s)));
+    names.push(format!("up {}", number::duration(state.uptime_s)));
     names.push(format!("rates over {:.2} s", state.interval_s));
     text += &lines(&names, words);
     text.push('\n');
