@@ -140,8 +140,11 @@ impl Estimate {
         estimate
     }
 
-    /// `13,540 [13,480, 13,600] /s`.
+    /// `13,540 [13,480, 13,600] /s`, or `13,540/s`.
     pub(crate) fn text(&self) -> String {
+        if self.ci95.is_none() && self.symbol.starts_with('/') {
+            return format!("{}{}", self.value, self.symbol);
+        }
         let parts = [Some(&self.value), self.ci95.as_ref(), Some(&self.symbol)];
         let parts: Vec<&str> = parts
             .into_iter()

@@ -151,7 +151,7 @@ mod tests {
         let arm = Arm { rounds: rounds.map(|(v, l)| round(v, l)).to_vec(), ..Arm::default() };
         let sd = sd_of_rounds(Some(&arm), "requests_per_s");
         assert_eq!(sd, Some(400.0));
-        assert_eq!(with_sd(16_200.0, sd, "1/s"), "16,200 ± 400 /s");
+        assert_eq!(with_sd(16_200.0, sd, "1/s"), "16,200 ± 400/s");
         assert_eq!(with_sd(1_500.0, Some(20.0), "us"), "1.50 ms ± 20.0 µs");
         assert_eq!(with_sd(13_577.0, None, "1/s"), "13,577/s");
         assert_eq!(sd_of_rounds(None, "requests_per_s"), None);

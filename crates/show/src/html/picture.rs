@@ -131,11 +131,11 @@ pub(super) fn series_caption(series: &Series) -> String {
     let slowest = series.points.iter().max_by(|a, b| a[3].total_cmp(&b[3]));
     slowest.map_or_else(String::new, |p| {
         format!(
-            "The mean stayed between {} and {}. The slowest operation took {}, {} s after the start.",
+            "The mean stayed between {} and {}. The slowest operation took {}, {} after the start.",
             number::exact_time(least),
             number::exact_time(most),
             number::time(p[3]),
-            number::plain(p[0])
+            number::time(p[0] * 1e6)
         )
     })
 }

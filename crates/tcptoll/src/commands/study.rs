@@ -105,7 +105,7 @@ fn list() -> anyhow::Result<Status> {
         let study = Study::from_toml(&studies::text(name)?)?;
         let [_, least_s, _] = spans(&Schedule::from_study(&study)?);
         let mark = if study.published.is_empty() { ' ' } else { '*' };
-        let label = format!("{name:<longest$} {mark} ≥ {}", number::duration(least_s));
+        let label = format!("{name:<longest$} {mark} ≥ {}", about(least_s));
         list.push(Part::labelled(label, longest + 13, study.question, Tone::Plain));
     }
     list.extend([Part::Blank, Part::prose(0, LIST_NOTE, Tone::Plain)]);
@@ -202,7 +202,7 @@ fn plan(schedule: &Schedule) -> Vec<Part> {
         format!("; primary metric: {metric}")
     };
     let [round_s, least_s, most_s] = spans(schedule);
-    let [round, least, most] = [round_s, least_s, most_s].map(number::duration);
+    let [round, least, most] = [round_s, least_s, most_s].map(about);
     let all = if arms.len() == 1 { "1 arm".to_owned() } else { format!("{} arms", arms.len()) };
     let time = if rule.max == 1 {
         format!("{all}, at least {round}")
@@ -219,6 +219,15 @@ fn plan(schedule: &Schedule) -> Vec<Part> {
 /// What the times of a plan leave out, because nobody knows it before the run.
 const NOT_INCLUDED: &str = "Not included: link checks, witness trials (first round only) and repeats of invalid trials (up \
                             to 3 each).";
+
+/// An estimate in few characters: `24 s`, `4 min`, `2.8 h`.
+fn about(s: f64) -> String {
+    match s {
+        s if s < 120.0 => number::duration(s),
+        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3_600.0),
+    }
+}
 
 // The tour: a short study for each question, one after another, and one report of all.
 //

@@ -205,7 +205,7 @@ fn batching_is_advised_where_it_gains_and_not_where_it_does_not() {
         "With TCP_NODELAY, collect small messages in the program and write blocks of 4 KiB."
     );
     let proof = gains.advice[0].proof.as_deref().unwrap();
-    assert!(proof.contains(": 10× the messages/s"), "{proof}");
+    assert!(proof.contains(": 10.0× the messages/s"), "{proof}");
     let no_gain = batch(62.0);
     assert!(changes(&no_gain)[0].contains("it gains nothing here"), "{:?}", no_gain.advice);
 }
