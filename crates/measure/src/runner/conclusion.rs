@@ -295,11 +295,9 @@ fn verdicts(comparisons: &[Comparison]) -> String {
         let (a, b, margin) = (&c.a, &c.b, number::percent(c.margin));
         let has = match (c.ratio, c.ci95) {
             (Some(ratio), ci95) => {
-                let [times, mut interval] = number::times(ratio, ci95);
-                if ci95.is_none() {
-                    interval = " (too few rounds for an interval)".to_owned();
-                }
-                format!("{times} the {metric} of {b}{interval}")
+                let [times, interval] = number::times(ratio, ci95);
+                let few = if ci95.is_none() { " (too few rounds for an interval)" } else { "" };
+                format!("{times} the {metric} of {b}{interval}{few}")
             }
             _ => format!("no ratio in {metric} to {b}"),
         };

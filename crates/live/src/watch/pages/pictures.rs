@@ -188,7 +188,7 @@ fn sockets(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
         line("sockets in use", "a2", points, |point| as_f64(point.levels.sockets), false),
         line("in TIME-WAIT", "a3", points, |point| as_f64(point.levels.time_wait), false),
     ];
-    let most = |n: Option<u64>| n.map_or_else(|| "—".to_owned(), |n| number::count(n));
+    let most = |n: Option<u64>| n.map_or_else(|| "—".to_owned(), number::count);
     let caption = format!(
         "Maximum: {} in use, {} in TIME-WAIT.",
         most(levels.sockets),

@@ -286,7 +286,7 @@ pub(super) fn destinations(view: &Dated<'_>) -> Table {
         vec![
             one.to.clone(),
             count(one.ports_in_use),
-            one.ports_left.map_or_else(|| ABSENT.to_owned(), |left| count(left)),
+            one.ports_left.map_or_else(|| ABSENT.to_owned(), count),
             count(one.time_wait),
             count(one.syn_sent),
             view.at(one.at_s),
