@@ -2,7 +2,8 @@
 //!
 //! Captured bytes, text and instants come in, values go out. What is where:
 //!
-//! - [`units`]: how quantities are read and written; [`printable`]: text of others without control characters.
+//! - [`number`]: how figures are written; [`units`]: how options are read; [`printable`]: text of others
+//!   without control characters.
 //! - [`link`]: what joins two hosts, as asked for and as the emulator has it, packet by packet.
 //! - [`tcp`]: what the kernel counts and says of sockets, what the wire says, and the arithmetic over both.
 //! - [`http`]: responses, URLs, the use of connections, and pools of blocking workers.
@@ -20,6 +21,7 @@
 pub mod experiment;
 pub mod http;
 pub mod link;
+pub mod number;
 pub mod page;
 pub mod printable;
 mod random;

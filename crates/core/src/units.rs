@@ -1,10 +1,12 @@
-//! How do times, rates, sizes, shares and counts read, on the command line and in a sentence?
+//! How do times, rates, sizes, shares and counts read on the command line?
 //!
 //! Sizes are 1024-based (`K`, `M`, `G`), rates 1000-based (`kbit`, `mbit`, `gbit`), as in tc and in
 //! datasheets. Nothing here knows what a quantity is for; [`crate::link`] does.
 
 use std::fmt;
 use std::time::Duration;
+
+use crate::number;
 
 /// The longest time that is read: a day.
 pub const TIME_MAX: Duration = Duration::from_hours(24);
@@ -200,63 +202,12 @@ pub fn text_time(d: Duration) -> String {
     format!("{}{point}{fraction}{unit}", ns / per_unit)
 }
 
-/// A time for a sentence, three significant digits: `48.1 µs`, `37.1 ms`, `1.02 s`.
-///
-/// Unit: in, µs; out, µs below 1 ms, ms below 1 s, s above. `—` for what is no number.
-#[must_use]
-pub fn human_us(us: f64) -> String {
-    scaled(us, &["µs", "ms", "s"])
-}
-
-/// A share for a sentence: `1 %`, `0.25 %`.
-///
-/// Unit: in, 0 to 1; out, per cent with two decimals at most.
-#[must_use]
-pub fn human_share(share: f64) -> String {
-    format!("{} %", (share * 1e4).round() / 100.0)
-}
-
-/// A rate for a sentence, three significant digits, 1000-based: `941 Mbit/s`.
-#[must_use]
-pub fn human_rate(bit_per_s: f64) -> String {
-    scaled(bit_per_s, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
-}
-
-/// A size for a sentence, three significant digits, 1000-based: `18.8 kB`; below 1 kB whole bytes.
-#[must_use]
-pub fn human_bytes(bytes: f64) -> String {
-    if bytes.abs() < 999.5 {
-        return format!("{bytes:.0} B");
-    }
-    scaled(bytes, &["B", "kB", "MB", "GB", "TB"])
-}
-
 /// A size as [`parse_size`] reads it, exact, in the largest unit that divides it: `16K`, `4M`, `1500`.
 #[must_use]
 pub fn text_size(bytes: u64) -> String {
     let units = [("G", 1_u64 << 30), ("M", 1 << 20), ("K", 1 << 10)];
     let unit = units.into_iter().find(|(_, size)| bytes > 0 && bytes.is_multiple_of(*size));
     unit.map_or_else(|| bytes.to_string(), |(unit, size)| format!("{}{unit}", bytes / size))
-}
-
-/// Operations per second for a sentence, without their unit: `35,512`, below 100 with a decimal.
-#[must_use]
-pub fn human_rate_per_s(per_s: f64) -> String {
-    if per_s < 99.95 { format!("{per_s:.1}") } else { human_count(per_s.round() as u64) }
-}
-
-/// A count with its thousands apart: `50,000`.
-#[must_use]
-pub fn human_count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// An address with its port: `10.0.0.7:80`, `[fd00::7]:80`.
@@ -278,36 +229,7 @@ pub fn ns(time: Duration) -> u64 {
 /// A count and what is counted: `1 CPU`, `2 CPUs`, `1,024 listeners`.
 #[must_use]
 pub fn plural(n: u64, word: &str) -> String {
-    format!("{} {word}{}", human_count(n), if n == 1 { "" } else { "s" })
-}
-
-/// Three significant digits in the unit, each 1000 times the one before, that leaves 1 to 999.
-fn scaled(value: f64, units: &[&str]) -> String {
-    if !value.is_finite() {
-        return "—".to_owned();
-    }
-    let sign = if value < 0.0 { "-" } else { "" };
-    let mut value = value.abs();
-    let mut unit = 0;
-    // 999.5 has the three digits 1000, so it belongs to the next unit.
-    while value >= 999.5 && unit + 1 < units.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    let number = if value == 0.0 {
-        "0".to_owned()
-    } else if value >= 999.5 {
-        human_count(value.round() as u64)
-    } else {
-        let decimals = match value {
-            v if v >= 99.95 => 0,
-            v if v >= 9.995 => 1,
-            v if v >= 0.9995 => 2,
-            _ => 3,
-        };
-        format!("{value:.decimals$}")
-    };
-    format!("{sign}{number} {}", units[unit])
+    format!("{} {word}{}", number::count(n), if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -423,39 +345,6 @@ mod tests {
         for text in texts {
             assert_eq!(text_time(parse_time(text).unwrap()), text);
         }
-    }
-
-    #[test]
-    fn sentences_carry_three_significant_digits() {
-        let cases = [
-            (0.0, "0 µs"),
-            (0.1234, "0.123 µs"),
-            (48.14, "48.1 µs"),
-            (999.4, "999 µs"),
-            (999.6, "1.00 ms"),
-            (9.996, "10.0 µs"),
-            (37_100.0, "37.1 ms"),
-            (999_900.0, "1.00 s"),
-            (1_020_000.0, "1.02 s"),
-            (3.6e9, "3,600 s"),
-            (-5.0, "-5.00 µs"),
-            (f64::NAN, "—"),
-        ];
-        for (us, text) in cases {
-            assert_eq!(human_us(us), text);
-        }
-        assert_eq!(human_rate(941.48e6), "941 Mbit/s");
-        assert_eq!(human_rate(1e9), "1.00 Gbit/s");
-        assert_eq!(human_rate(9600.0), "9.60 kbit/s");
-    }
-
-    #[test]
-    fn counts_have_their_thousands_apart() {
-        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (50_000, "50,000")];
-        for (n, text) in cases {
-            assert_eq!(human_count(n), text);
-        }
-        assert_eq!(human_count(u64::MAX), "18,446,744,073,709,551,615");
     }
 
     proptest! {

@@ -182,7 +182,7 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
         ("kernel", kernel.clone()),
         ("CPU", cpu.clone()),
         ("CPUs", cpus.to_string()),
-        ("memory", number::bytes(*memory_bytes)),
+        ("memory", number::bytes(*memory_bytes as f64)),
         ("clock source", clock_source.clone()),
         ("governor", or_none(governor)),
         ("congestion control", or_none(congestion_control)),

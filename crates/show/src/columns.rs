@@ -192,7 +192,7 @@ impl RunColumn {
         match figure {
             Figure::Metric => {
                 let metric = self.metric(arm)?;
-                Some(with_interval(metric.value, ends(), number::figure))
+                Some(with_interval(metric.value, ends(), number::three))
             }
             Figure::Estimate(unit) => self.metric(arm).map(|metric| self.estimate(metric, unit)),
             Figure::Rate => match self.metric(arm)? {
@@ -202,7 +202,7 @@ impl RunColumn {
             // None is left here: each is a `Source` of its own.
             Figure::Quantile(..) | Figure::Answer(_) | Figure::OfGreatest(_) => None,
             Figure::Number(figure, factor) => figure(arm)
-                .map(|value| with_interval(value, ends(), |value| number::figure(value * factor))),
+                .map(|value| with_interval(value, ends(), |value| number::three(value * factor))),
             Figure::Time(figure) => figure(arm).map(|us| self.time(us, ends(), "")),
             Figure::Share(figure) => {
                 figure(arm).map(|share| with_interval(share, ends(), number::percent))
@@ -498,7 +498,7 @@ mod tests {
         let column = column::Column::whole("share", ("", ""), Figure::OfGreatest(elapsed));
         let column = RunColumn::described(&column, &summary, &figures::primary(&summary));
         let text = |at: usize| column.cell(&summary.arms[at], &crate::run::NONE).text;
-        assert_eq!([text(0), text(1), text(2)], ["25.0 %", "100 %", ABSENT]);
+        assert_eq!([text(0), text(1), text(2)], ["25 %", "100 %", ABSENT]);
         assert_eq!(column.value(&summary.arms[0]), Some(0.25));
     }
 

@@ -16,7 +16,7 @@ pub(crate) fn counters(arm: &Arm, own: &Own) -> (String, Vec<Part>) {
     let server = arm.server.as_ref().map_or(&empty, |host| &host.counters);
     let keys: BTreeSet<&String> = arm.client.counters.keys().chain(server.keys()).collect();
     let count = |host: &BTreeMap<String, i64>, key: &String| {
-        host.get(key).map_or_else(|| ABSENT.to_owned(), |n| number::whole(*n))
+        host.get(key).map_or_else(|| ABSENT.to_owned(), |n| number::count(*n))
     };
     let kernel =
         keys.into_iter().map(|k| vec![k.clone(), count(&arm.client.counters, k), count(server, k)]);
@@ -88,13 +88,13 @@ fn notes(arm: &Arm, own: &Own) -> Vec<[String; 2]> {
                 format!("peak {} of {}", l.accept_queue_peak, u64::from(l.accept_queue_limit) + 1);
             notes.push([format!("{side} accept queue of {}:{}", l.address, l.port), text]);
         }
-        notes
-            .extend(host.rss_peak_bytes.map(|n| [format!("{side} peak memory"), number::bytes(n)]));
-        notes.extend(host.processes.map(|n| [format!("{side} processes"), number::count(n)]));
         notes.extend(
-            host.memory_bytes
-                .map(|n| [format!("{side} memory, shared pages counted once"), number::bytes(n)]),
+            host.rss_peak_bytes.map(|n| [format!("{side} peak memory"), number::bytes(n as f64)]),
         );
+        notes.extend(host.processes.map(|n| [format!("{side} processes"), number::count(n)]));
+        notes.extend(host.memory_bytes.map(|n| {
+            [format!("{side} memory, shared pages counted once"), number::bytes(n as f64)]
+        }));
     }
     if let Some(softirq) = &arm.softirq {
         notes.push(["softirq, all CPUs, per operation".into(), number::time(softirq.us_per_op)]);
@@ -110,7 +110,7 @@ fn notes(arm: &Arm, own: &Own) -> Vec<[String; 2]> {
     }
     if !arm.syn_retry_ladder_s.is_empty() {
         let ladder: Vec<String> =
-            arm.syn_retry_ladder_s.iter().map(|s| number::trimmed(*s)).collect();
+            arm.syn_retry_ladder_s.iter().map(|s| number::plain(*s)).collect();
         notes.push([
             "this kernel retransmits a SYN after".into(),
             format!("{} s", ladder.join(", ")),
@@ -142,7 +142,7 @@ fn machine(p: &Passport) -> Vec<[String; 2]> {
     let mut rows = vec![
         ["kernel", &p.kernel].map(str::to_owned),
         ["CPU".to_owned(), format!("{} × {}", p.cpus, p.cpu)],
-        ["memory".to_owned(), number::bytes(p.memory_bytes)],
+        ["memory".to_owned(), number::bytes(p.memory_bytes as f64)],
         ["clock", &p.clock_source].map(str::to_owned),
     ];
     rows.extend(p.governor.clone().map(|g| ["frequency governor".to_owned(), g]));
@@ -158,8 +158,12 @@ fn machine(p: &Passport) -> Vec<[String; 2]> {
 pub(crate) fn machines(run: &Run) -> String {
     let line = |p: &Passport| {
         let cpu = format!("{} × {}", p.cpus, p.cpu);
-        let mut words =
-            vec![p.kernel.clone(), cpu, number::bytes(p.memory_bytes), p.clock_source.clone()];
+        let mut words = vec![
+            p.kernel.clone(),
+            cpu,
+            number::bytes(p.memory_bytes as f64),
+            p.clock_source.clone(),
+        ];
         words.extend(p.governor.clone());
         words.join(" · ")
     };
@@ -206,7 +210,7 @@ fn link(arm: &Arm, link: &LinkMeasured) -> Vec<String> {
         rate,
         number::percent(link.asked.loss),
         loss,
-        number::time_or_absent(late),
+        late.map_or_else(|| ABSENT.to_owned(), number::time),
         number::count(link.unwanted_drops),
     ]
 }

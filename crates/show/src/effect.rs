@@ -16,9 +16,15 @@ use crate::{figures, rounds};
 pub fn ratio(c: &Comparison) -> [String; 2] {
     let absent = || ABSENT.to_owned();
     match (c.ratio, c.ci95) {
-        (Some(ratio), Some(ci95)) => number::ratio_with_interval(ratio, ci95).into(),
+        (Some(ratio), Some(ci95)) => {
+            let [ratio, low, high] = number::ratio_within(ratio, ci95);
+            [format!("×{ratio}"), format!("[{low}, {high}]")]
+        }
         (Some(ratio), None) => [number::ratio(ratio), absent()],
-        (None, Some(ci95)) => [absent(), number::ratio_with_interval(ci95[1], ci95).1],
+        (None, Some(ci95)) => {
+            let [_, low, high] = number::ratio_within(ci95[1], ci95);
+            [absent(), format!("[{low}, {high}]")]
+        }
         (None, None) => [absent(), absent()],
     }
 }
@@ -146,7 +152,7 @@ pub(crate) fn of_two_means(rows: &[&Comparison]) -> Option<&'static str> {
 
 /// The smallest effect of interest: `margin 1 %`; `None` if there is none.
 pub fn margin(c: &Comparison) -> Option<String> {
-    (c.margin > 0.0).then(|| format!("margin {}", number::plain_percent(c.margin)))
+    (c.margin > 0.0).then(|| format!("margin {}", number::percent(c.margin)))
 }
 
 /// The ratios within the margin, of equal weight in both directions.

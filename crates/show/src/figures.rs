@@ -259,13 +259,7 @@ fn link_words(link: &LinkMeasured, rtts: impl Iterator<Item = f64>) -> String {
     let words = |time: fn(f64) -> String| {
         let least = time(rtts.iter().copied().reduce(f64::min)?);
         let most = time(rtts.iter().copied().reduce(f64::max)?);
-        if least == most {
-            return Some(least);
-        }
-        // The unit once, where both have the same.
-        let unit = most.split_once(' ').map_or("", |(_, unit)| unit);
-        let least = least.strip_suffix(unit).map_or(&*least, str::trim_end);
-        Some(format!("{least} to {most}"))
+        Some(number::range(&least, &most))
     };
     let emulated = matches!(link.kind, LinkKind::EmulatedTun | LinkKind::EmulatedPacket);
     let measured = words(if emulated { number::exact_time } else { number::time });

@@ -39,7 +39,7 @@ pub fn trouble(arm: &Arm, own: &Own) -> Vec<String> {
         let counted: Vec<String> = TROUBLE
             .iter()
             .filter_map(|name| Some((name, host.counters.get(*name).filter(|n| **n != 0)?)))
-            .map(|(name, n)| format!("{name} {}", number::whole(*n)))
+            .map(|(name, n)| format!("{name} {}", number::count(*n)))
             .collect();
         if !counted.is_empty() {
             // Others there may have had a part, however quiet the machine was before and after.
@@ -203,7 +203,7 @@ pub fn plain(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         Value::Number(n) => match (n.as_u64(), n.as_i64(), n.as_f64()) {
             (Some(whole), ..) => number::count(whole),
-            (None, Some(whole), _) => number::whole(whole),
+            (None, Some(whole), _) => number::count(whole),
             (None, None, Some(value)) => number::three(value),
             (None, None, None) => n.to_string(),
         },

@@ -104,7 +104,7 @@ pub(crate) fn notes(c: &Comparison) -> Vec<String> {
         notes.push(if relative <= 0.0 {
             "The points do not differ by more than the scatter of their rounds explains.".to_owned()
         } else {
-            let percent = number::plain_percent(relative);
+            let percent = number::percent(relative);
             format!("Spread between points, without the scatter of their rounds: {percent} (standard deviation).")
         });
     }

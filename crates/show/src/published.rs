@@ -128,12 +128,12 @@ fn figures_of<'a>(summary: &'a Run, p: &'a Published) -> Beside<'a> {
     }
 }
 
-/// A figure with its standard deviation, if there is one: `13,577 ± 303 /s`.
+/// A figure with its standard deviation, if there is one: `13,577 ± 303/s`.
 fn with_sd(value: f64, sd: Option<f64>, unit: &str) -> String {
     match sd {
         None => number::metric(value, unit),
         Some(sd) if unit == "1/s" => {
-            format!("{} ± {} /s", number::three(value), number::three(sd))
+            format!("{} ± {}", number::three(value), number::metric(sd, unit))
         }
         Some(sd) => format!("{} ± {}", number::metric(value, unit), number::metric(sd, unit)),
     }
@@ -175,9 +175,9 @@ mod tests {
         let arm = Arm { rounds: rounds.map(|(v, l)| round(v, l)).to_vec(), ..Arm::default() };
         let sd = sd_of_rounds(Some(&arm), "requests_per_s");
         assert_eq!(sd, Some(400.0));
-        assert_eq!(with_sd(16_200.0, sd, "1/s"), "16,200 ± 400 /s");
+        assert_eq!(with_sd(16_200.0, sd, "1/s"), "16,200 ± 400/s");
         assert_eq!(with_sd(1_500.0, Some(20.0), "us"), "1.50 ms ± 20.0 µs");
-        assert_eq!(with_sd(13_577.0, None, "1/s"), "13,577 /s");
+        assert_eq!(with_sd(13_577.0, None, "1/s"), "13,577/s");
         assert_eq!(sd_of_rounds(None, "requests_per_s"), None);
     }
 

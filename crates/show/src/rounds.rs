@@ -110,7 +110,7 @@ pub fn ending(summary: &Run) -> Option<String> {
     let rounds = summary.rounds.as_ref()?;
     let done = figures::plural(u64::from(rounds.done), "round");
     let at_most = if rounds.done < rounds.most {
-        format!(" (of at most {})", number::count(u64::from(rounds.most)))
+        format!(" (of at most {})", number::count(rounds.most))
     } else {
         String::new()
     };

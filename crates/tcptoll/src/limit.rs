@@ -2,12 +2,11 @@
 
 use anyhow::{Context as _, bail};
 use tcptoll_core::experiment::spec::{Better, Spec};
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::stats::Figure;
 use tcptoll_core::study::did_you_mean;
-use tcptoll_core::units::{
-    human_count, human_us, parse_count, parse_share, parse_size, parse_time,
-};
+use tcptoll_core::units::{parse_count, parse_share, parse_size, parse_time};
 use tcptoll_core::verdict::consolidate;
 
 /// Counts that every experiment has, beside its metrics.
@@ -137,7 +136,7 @@ impl Limit {
         let share = name.as_deref().and_then(|name| name.strip_prefix('p')?.parse::<f64>().ok());
         match (name, share) {
             (Some(name), Some(share)) if share > 50.0 => {
-                let values = human_count((1_000.0 / (100.0 - share)).round() as u64);
+                let values = number::count((1_000.0 / (100.0 - share)).round() as u64);
                 format!(": {name} takes {values}, so run longer")
             }
             _ => String::new(),
@@ -155,9 +154,9 @@ impl Limit {
     fn shown(&self, value: f64) -> String {
         match self.unit {
             // Not as the bound itself, if it is beside it.
-            "us" if human_us(value) == human_us(self.bound) => format!("{value:.2} µs"),
-            "us" => human_us(value),
-            _ => format!("{value:.1}"),
+            "us" if number::time(value) == number::time(self.bound) => number::exact_time(value),
+            "us" => number::time(value),
+            _ => number::fixed(value, 1),
         }
     }
 

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::say;
 use crate::screen::{has_unicode, in_locale};
-use tcptoll_core::units::human_us;
+use tcptoll_core::number;
 use tcptoll_lab::messages::Live;
 use tcptoll_measure::runner::{ATTEMPTS_MAX, Progress};
 
@@ -104,7 +104,7 @@ impl Drop for StatusLine {
 
 /// Rate, p99 and failures of the last second.
 fn figures(live: &Live) -> String {
-    let p99 = live.p99_us.map_or_else(String::new, |us| format!(" · p99 {}", human_us(us)));
+    let p99 = live.p99_us.map_or_else(String::new, |us| format!(" · p99 {}", number::time(us)));
     let failed =
         if live.failed == 1 { "1 error".to_owned() } else { format!("{} errors", live.failed) };
     format!(" · {:.0}/s{p99} · {failed}", live.ok_per_s)

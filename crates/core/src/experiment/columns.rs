@@ -6,10 +6,10 @@ use super::figures::{
     DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, RTT, SERVER_CPU, WAITED,
 };
 use super::spec::MetricSpec;
+use crate::number;
 use crate::record::{Arm, Closing, Summary};
 use crate::sheet::Room;
 use crate::tcp::ports::PortForecast;
-use crate::units::human_count;
 
 use Figure::{Count, Estimate, Number, Rate, Share, Words};
 
@@ -22,9 +22,9 @@ pub const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
 pub fn ok_of_attempts(arm: &Arm) -> String {
     match (arm.ok, arm.attempts) {
         (0, 0) => "no attempts".to_owned(),
-        (0, tried) => format!("none of {}", human_count(tried)),
-        (ok, tried) if ok == tried => format!("all {}", human_count(ok)),
-        (ok, tried) => format!("{} of {}", human_count(ok), human_count(tried)),
+        (0, tried) => format!("none of {}", number::count(tried)),
+        (ok, tried) if ok == tried => format!("all {}", number::count(ok)),
+        (ok, tried) => format!("{} of {}", number::count(ok), number::count(tried)),
     }
 }
 
@@ -33,7 +33,7 @@ pub fn errors(arm: &Arm) -> Option<String> {
     let mut classes: Vec<(&String, &u64)> = arm.errors.iter().filter(|(_, n)| **n > 0).collect();
     classes.sort_by(|a, b| b.1.cmp(a.1));
     let words: Vec<String> =
-        classes.iter().map(|(class, n)| format!("{class} {}", human_count(**n))).collect();
+        classes.iter().map(|(class, n)| format!("{class} {}", number::count(**n))).collect();
     (!words.is_empty()).then(|| words.join(" · "))
 }
 

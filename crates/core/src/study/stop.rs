@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::number;
 use crate::stats::sequence::ROUNDS_TO_BE_NARROW;
 use crate::study::{RoundsAsked, Study, StudyError, percentage};
-use crate::units::{parse_time, text_time};
+use crate::units::{parse_time, plural};
 
 /// What a run is after.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -147,50 +148,35 @@ impl StopRule {
             Target::Interval(_) if done < fewest => {
                 format!("before round {fewest}, the first at which intervals can end a run")
             }
-            Target::Rounds => format!("before all {} were run", rounds(self.max)),
+            Target::Rounds => format!("before all {} were run", plural(self.max.into(), "round")),
             Target::Verdicts => "before every comparison had its verdict".to_owned(),
             Target::Interval(width) => {
-                format!("before every interval was within ±{}", percent(width))
+                format!("before every interval was within ±{}", number::percent(width))
             }
         }
     }
-}
-
-pub(crate) fn rounds(count: u32) -> String {
-    if count == 1 { "1 round".to_owned() } else { format!("{count} rounds") }
-}
-
-/// A relative size for a sentence: 0.01 is `1 %`, 0.005 `0.5 %`.
-pub fn percent(share: f64) -> String {
-    let text = format!("{:.2}", share * 100.0);
-    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
-}
-
-/// `60 s`, `500 ms`.
-pub(crate) fn time(time: Duration) -> String {
-    let text = text_time(time);
-    let unit = text.find(char::is_alphabetic).unwrap_or(text.len());
-    format!("{} {}", &text[..unit], &text[unit..])
 }
 
 impl fmt::Display for StopRule {
     /// One clause: `30 rounds`, `until every verdict is found, 15 to 30 rounds, at most 60 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.target {
-            Target::Rounds => f.write_str(&rounds(self.max))?,
+            Target::Rounds => f.write_str(&plural(self.max.into(), "round"))?,
             Target::Verdicts => f.write_str("until every verdict is found")?,
             Target::Interval(width) => {
-                write!(f, "until every interval is within ±{}", percent(width))?;
+                write!(f, "until every interval is within ±{}", number::percent(width))?;
             }
         }
         if self.target != Target::Rounds {
             if self.min == self.max {
-                write!(f, ", {}", rounds(self.max))?;
+                write!(f, ", {}", plural(self.max.into(), "round"))?;
             } else {
-                write!(f, ", {} to {}", self.min, rounds(self.max))?;
+                write!(f, ", {} to {}", self.min, plural(self.max.into(), "round"))?;
             }
         }
-        self.max_time.map_or(Ok(()), |limit| write!(f, ", at most {}", time(limit)))
+        self.max_time.map_or(Ok(()), |limit| {
+            write!(f, ", at most {}", number::tick(limit.as_secs_f64(), "s"))
+        })
     }
 }
 

@@ -158,7 +158,7 @@ pub(crate) fn reuse_after_s(settings: &PortSettings) -> Option<f64> {
 fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> String {
     let &PortForecast { usable, sources, destinations, held_s, at_once, sustained_per_s, .. } =
         forecast;
-    let count = crate::units::human_count;
+    let count = crate::number::count;
     let ports = format!(
         "{} local port{} × {} source address{}",
         count(usable),
@@ -177,11 +177,13 @@ fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> Strin
              where the server closes first, a port is free again immediately"
         );
     };
-    let per_s = if per_s < 10.0 { format!("{per_s:.2}") } else { count(per_s as u64) };
+    // What is a bound must not be rounded up.
+    let per_s = if per_s < 10.0 { crate::number::three(per_s) } else { count(per_s as u64) };
     if forecast.fin_wait_2_s.is_some() {
         let first = match closes {
             ClientCloses::Share(share) => {
-                format!("the client closed first on {:.0} % of the connections", share * 100.0)
+                let share = crate::number::percent(share);
+                format!("the client closed first on {share} of the connections")
             }
             ClientCloses::None | ClientCloses::All => "the client closes first".to_owned(),
         };
@@ -193,9 +195,9 @@ fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> Strin
     }
     if let ClientCloses::Share(share) = closes {
         return format!(
-            "{ports}{to}; the client closed first on {:.0} % of the connections, and keeps the \
+            "{ports}{to}; the client closed first on {} of the connections, and keeps the \
              port of each of these for {held_s} s: at most {per_s} connections per second for long",
-            share * 100.0
+            crate::number::percent(share)
         );
     }
     if reuse {

@@ -5,17 +5,17 @@
 //! | placeholder | becomes |
 //! | --- | --- |
 //! | `{ARM: METRIC}` | the value with its unit: `37.1 ms`, `13,500/s` |
-//! | `{A / B: METRIC}` | the ratio with its interval: `×0.52 [0.51, 0.54]` |
+//! | `{A / B: METRIC}` | the ratio with its interval: `×0.520 [0.510, 0.540]` |
 //! | `{A ? B: METRIC}` | the verdict: `higher`, `no difference found (margin 1 %)` |
 //!
 //! Without `: METRIC` the primary metric is meant. Names of arms may hold any sign: a placeholder
 //! is read by the names there are.
 
+use crate::number;
 use crate::record::{Comparison, Summary, Verdict};
 use crate::study::pairs::pairs;
-use crate::study::stop::percent;
 use crate::study::{Study, StudyError, suggestion};
-use crate::units::{echo, human_count, human_rate, human_share, human_us};
+use crate::units::echo;
 use crate::verdict::consolidate;
 
 /// Stands where there is no figure of an arm.
@@ -124,56 +124,29 @@ fn one(asked: Placeholder<'_>, metric: &str, summary: &Summary) -> Option<String
     }
 }
 
-/// `×0.52 [0.51, 0.54]`, with as many digits as its interval deserves.
+/// `×0.520 [0.510, 0.540]`, with as many digits as its interval deserves.
 fn ratio(comparison: &Comparison) -> Option<String> {
     let ratio = comparison.ratio.filter(|ratio| ratio.is_finite())?;
     let Some([low, high]) = comparison.ci95 else {
         let few = if comparison.points.is_some() { "points" } else { "rounds" };
-        return Some(format!("×{ratio:.2} (too few {few} for an interval)"));
+        return Some(format!("{} (too few {few} for an interval)", number::ratio(ratio)));
     };
-    let least = if ratio < 10.0 { 2 } else { usize::from(ratio < 100.0) };
-    // One digit of the interval's width is shown.
-    let digits = (-(high - low).log10()).ceil().clamp(0.0, 4.0) as usize;
-    // A ratio far below 1 has two digits that are not 0: ×0.0047.
-    let small = if ratio > 0.0 { (-ratio.log10()).ceil().clamp(0.0, 4.0) as usize + 1 } else { 0 };
-    let digits = digits.max(least).max(small);
-    Some(format!("×{ratio:.digits$} [{low:.digits$}, {high:.digits$}]"))
+    let [ratio, low, high] = number::ratio_within(ratio, [low, high]);
+    Some(format!("×{ratio} [{low}, {high}]"))
 }
 
 fn verdict(comparison: &Comparison) -> String {
     match comparison.verdict {
         Verdict::NoDifference => {
-            format!("{} (margin {})", comparison.verdict, percent(comparison.margin))
+            format!("{} (margin {})", comparison.verdict, number::percent(comparison.margin))
         }
         verdict => verdict.to_string(),
     }
 }
 
-/// A figure for a sentence: `37.1 ms`, `13,500/s`, `941 Mbit/s`.
+/// CPU time of a second is a time: the sentence says so.
 fn with_unit(value: f64, unit: &str) -> String {
-    match unit {
-        // CPU time of a second: the sentence says so.
-        "us" | "us/s" => human_us(value),
-        "bytes/s" => human_rate(value * 8.0),
-        "share" => human_share(value),
-        "1/s" => format!("{}/s", number(value)),
-        "1/h" => format!("{}/h", number(value)),
-        "" | "1" => number(value),
-        unit => format!("{} {unit}", number(value)),
-    }
-}
-
-/// Three significant digits, or a whole number with its thousands apart.
-fn number(value: f64) -> String {
-    let sign = if value < 0.0 { "-" } else { "" };
-    let size = value.abs();
-    match size {
-        0.0 => "0".to_owned(),
-        size if size >= 99.95 => format!("{sign}{}", human_count(size.round() as u64)),
-        size if size >= 9.995 => format!("{sign}{size:.1}"),
-        size if size >= 0.9995 => format!("{sign}{size:.2}"),
-        size => format!("{sign}{size:.3}"),
-    }
+    number::metric(value, if unit == "us/s" { "us" } else { unit })
 }
 
 /// A part of the sentence.
@@ -304,7 +277,7 @@ pub(crate) mod tests {
             ("{backlog 4096, link a/b} each", "48.1 µs each"),
             ("{ backlog 16, link a/b : connections_per_s }", "13,500/s"),
             ("{backlog 16, link a/b: connect_us_p99}", "41.0 ms"),
-            ("{backlog 16, link a/b / backlog 4096, link a/b}", "×0.52 [0.51, 0.54]"),
+            ("{backlog 16, link a/b / backlog 4096, link a/b}", "×0.520 [0.510, 0.540]"),
             (
                 "{backlog 16, link a/b / backlog 4096, link a/b: connections_per_s}",
                 "×1.000 [0.998, 1.002]",
@@ -365,9 +338,9 @@ pub(crate) mod tests {
     fn a_ratio_far_below_one_keeps_two_digits() {
         for (value, interval, text) in [
             (0.0047, [0.0002, 0.419], "×0.0047 [0.0002, 0.4190]"),
-            (0.0312, [0.03, 0.04], "×0.031 [0.030, 0.040]"),
-            (0.52, [0.513, 0.541], "×0.52 [0.51, 0.54]"),
-            (0.0, [0.0, 0.1], "×0.00 [0.00, 0.10]"),
+            (0.0312, [0.03, 0.04], "×0.0312 [0.0300, 0.0400]"),
+            (0.52, [0.513, 0.541], "×0.520 [0.513, 0.541]"),
+            (0.0, [0.0, 0.1], "×0.000 [0.000, 0.100]"),
         ] {
             let one =
                 Comparison { ratio: Some(value), ci95: Some(interval), ..Comparison::default() };

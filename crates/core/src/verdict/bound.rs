@@ -57,7 +57,7 @@ pub fn sentence(summary: &Summary, metric: &str, what: &str) -> Option<String> {
         Lasting::ClientSchedule => "the client could not keep its schedule",
         Lasting::Shortage => return None,
     };
-    let rate = crate::units::human_count(three_digits(rate));
+    let rate = crate::number::count(three_digits(rate));
     Some(format!("At least {rate} {what}/s: {why}."))
 }
 

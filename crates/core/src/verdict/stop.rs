@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use crate::number;
 use crate::record::{Arm, Comparison, Verdict};
 use crate::stats::sequence::ROUNDS_TO_BE_NARROW;
-use crate::study::stop::{StopRule, Target, percent, rounds, time};
+use crate::study::stop::{StopRule, Target};
+use crate::units::plural;
 
 impl StopRule {
     /// Why to stop after `done` whole rounds, one clause; `None`: go on.
@@ -22,7 +24,7 @@ impl StopRule {
         if done == 0 {
             return None;
         }
-        let rounds = rounds(done);
+        let rounds = plural(done.into(), "round");
         if done >= self.min {
             match self.target {
                 Target::Verdicts if all_found(comparisons) => {
@@ -32,7 +34,7 @@ impl StopRule {
                     if done as usize >= ROUNDS_TO_BE_NARROW
                         && all_narrow(width, arms, primary_metric, comparisons) =>
                 {
-                    return Some(format!("every interval is within ±{}", percent(width)));
+                    return Some(format!("every interval is within ±{}", number::percent(width)));
                 }
                 _ => {}
             }
@@ -45,8 +47,13 @@ impl StopRule {
         }
         let limit = self.max_time?;
         let before = || self.not_reached(done);
-        (elapsed.as_secs_f64() + next_round_s.max(0.0) > limit.as_secs_f64())
-            .then(|| format!("the time limit of {} ended the run {}", time(limit), before()))
+        (elapsed.as_secs_f64() + next_round_s.max(0.0) > limit.as_secs_f64()).then(|| {
+            format!(
+                "the time limit of {} ended the run {}",
+                number::tick(limit.as_secs_f64(), "s"),
+                before()
+            )
+        })
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use crate::number;
 use crate::record::WarningEntry;
-use crate::units::{human_bytes, human_count, human_rate_per_s, plural};
+use crate::units::plural;
 
 /// Makes [`Warning`] of a table. Each warning has its name, which is its section of
 /// `docs/causes.md`, the figures it rests on, and its text.
@@ -73,7 +74,7 @@ impl Warning {
 
 /// `1 was`, `5 were`.
 fn plural_were(count: u64) -> String {
-    format!("{} {}", human_count(count), if count == 1 { "was" } else { "were" })
+    format!("{} {}", number::count(count), if count == 1 { "was" } else { "were" })
 }
 
 warnings! {
@@ -103,8 +104,8 @@ warnings! {
         quantile: &'static str,
     } => format!(
         "{quantile} is not shown: it needs {} values, and there are {} (raise --count)",
-        human_count(*need),
-        human_count(*have)
+        number::count(*need),
+        number::count(*have)
     );
 
     /// Figures that mean nothing for so small a load are absent.
@@ -161,8 +162,8 @@ warnings! {
         /// Share, 0 to 1.
         share: f64,
     } => format!(
-        "a hypervisor took {:.1} % of the CPU time during the run. Repeat the run on a quieter machine",
-        share * 100.0
+        "a hypervisor took {} of the CPU time during the run. Repeat the run on a quieter machine",
+        number::percent(*share)
     );
 
     /// Kernel counters and the wire disagree.
@@ -199,8 +200,8 @@ warnings! {
         /// Share of one CPU that the client's thread used, 0 to 1.
         cpu_share: f64,
     } => format!(
-        "the client is CPU-bound ({:.0} % of its CPU): the client, not the server, may limit the result",
-        cpu_share * 100.0
+        "the client is CPU-bound ({} of its CPU): the client, not the server, may limit the result",
+        number::percent(*cpu_share)
     );
 
     /// The trial with the packet tap failed.
@@ -218,8 +219,8 @@ warnings! {
         /// Share of the JVM's CPU time in the window, 0 to 1.
         share: f64,
     } => format!(
-        "the {host}'s JVM spent {:.0} % of its CPU time on JIT compilation and garbage collection during the measurement. Use a longer --warmup",
-        share * 100.0
+        "the {host}'s JVM spent {} of its CPU time on JIT compilation and garbage collection during the measurement. Use a longer --warmup",
+        number::percent(*share)
     );
 
     /// The capture file is not whole.
@@ -325,8 +326,8 @@ warnings! {
         high: f64,
     } => format!(
         "{metric}: rounds fall into two groups, around {} and {}. Find out why before you trust their mean",
-        human_rate_per_s(*low),
-        human_rate_per_s(*high)
+        number::three(*low),
+        number::three(*high)
     );
 
     /// Closed loop: throughput times latency is not the number at once.
@@ -376,8 +377,8 @@ warnings! {
         all: u64,
     } => format!(
         "the server kept {} of {} connections open after the client's close, and each was waited for, so connections per second show that wait. With --rate nothing is waited for",
-        human_count(*unclosed),
-        human_count(*all)
+        number::count(*unclosed),
+        number::count(*all)
     );
 
     /// A server answered nobody for a time.
@@ -459,8 +460,8 @@ warnings! {
         asked: u64,
     } => format!(
         "{} requests were due at the points together, but {} were asked for. Do not use these figures",
-        human_count(*due),
-        human_count(*asked)
+        number::count(*due),
+        number::count(*asked)
     );
 
     /// Two tests of the same rounds do not agree.
@@ -497,8 +498,8 @@ warnings! {
         failed: u64,
     } => format!(
         "{} requests/s were due, but only {}/s succeeded within the measured time. {}",
-        human_rate_per_s(*intended_per_s),
-        human_rate_per_s(*achieved_per_s),
+        number::three(*intended_per_s),
+        number::three(*achieved_per_s),
         if *failed > 0 {
             format!("{failed} failed: see the errors")
         } else {
@@ -514,9 +515,9 @@ warnings! {
         pressure_bytes: Option<u64>,
     } => format!(
         "the kernel was under memory pressure: TCP of the whole machine used {}{}. The kernel then keeps socket buffers small, so connections hold less than without pressure. Lower --connections, or raise net.ipv4.tcp_mem",
-        human_bytes(*reached_bytes as f64),
+        number::bytes(*reached_bytes as f64),
         pressure_bytes.map_or_else(String::new, |bytes| {
-            format!(", and pressure begins at {} (net.ipv4.tcp_mem)", human_bytes(bytes as f64))
+            format!(", and pressure begins at {} (net.ipv4.tcp_mem)", number::bytes(bytes as f64))
         })
     );
 
@@ -560,8 +561,8 @@ warnings! {
         connections: u64,
     } => format!(
         "saturated: {}/s were sustained, {}/s were due, and {unserved} requests were unanswered when the measured time ended. Latencies include a queue that grows with the length of the run. Set --rate below the sustained rate. If the server has spare capacity, raise --connections above {connections}",
-        human_rate_per_s(*sustained_per_s),
-        human_rate_per_s(*due_per_s)
+        number::three(*sustained_per_s),
+        number::three(*due_per_s)
     );
 
     /// A latency of a saturated arm was to be compared.
@@ -581,9 +582,9 @@ warnings! {
         /// The share that may fail, 0 to 1.
         allowed: f64,
     } => format!(
-        "{failed} of {all} operations failed ({:.1} %, the limit is {:.3} %), so the run is invalid. If failures are expected, set --allow-errors, or failures = \"expected\" in the study",
-        *failed as f64 * 100.0 / (*all).max(1) as f64,
-        allowed * 100.0
+        "{failed} of {all} operations failed ({}, the limit is {}), so the run is invalid. If failures are expected, set --allow-errors, or failures = \"expected\" in the study",
+        number::percent(*failed as f64 / (*all).max(1) as f64),
+        number::percent(*allowed)
     );
 
     /// Times that ended before they began.

@@ -10,9 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tcptoll_core::link::{LinkSpec, line_bytes};
+use tcptoll_core::number;
 use tcptoll_core::record::{LinkKind, LinkMeasured, LossMeasured};
 use tcptoll_core::stats::{Histogram, exact_interval, nearest_rank};
-use tcptoll_core::units::{human_rate, human_us, parse_share, parse_time};
+use tcptoll_core::units::{parse_share, parse_time};
 
 use super::{Handle, Hosts, Interrupt, LabError};
 use crate::messages::{Arrivals, Calibrate, Count, Ping, Sink, Train, Watch};
@@ -265,8 +266,8 @@ fn delay_off(
     (spec.is_emulated() && off_us > allowed_us).then(|| {
         format!(
             "the link's round trip is {} instead of {}: reduce the load on this machine, or allow it with --link-tolerance delay={:.0}us",
-            human_us(median_us),
-            human_us(asked_us),
+            number::time(median_us),
+            number::time(asked_us),
             off_us.ceil() * 1.5
         )
     })
@@ -300,8 +301,8 @@ fn rate_off(
     (off > tolerance.rate + spec.jitter.as_secs_f64() / TRAIN_S).then(|| {
         format!(
             "the link's rate is {} instead of {} on this machine now: {offer}, reduce its load, or allow it with --link-tolerance rate={:.0}%",
-            human_rate(got),
-            human_rate(asked),
+            number::bit_rate(got),
+            number::bit_rate(asked),
             (off * 150.0).ceil().min(100.0)
         )
     })

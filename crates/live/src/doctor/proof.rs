@@ -27,9 +27,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{Better, Spec, Specs};
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Comparison, Summary, Verdict};
 use tcptoll_core::study::Study;
-use tcptoll_core::units::human_count;
 
 use crate::diagnosis::Diagnosis;
 
@@ -181,7 +181,7 @@ pub fn failures(arms: &[ProofArm]) -> String {
         return String::new();
     }
     let failures = |arm: &ProofArm| {
-        let (failed, all) = (human_count(arm.failed), human_count(arm.attempts));
+        let (failed, all) = (number::count(arm.failed), number::count(arm.attempts));
         format!("{failed} of {all} ({})", arm.name)
     };
     let all: Vec<String> = arms.iter().map(failures).collect();
@@ -308,10 +308,7 @@ impl Take {
         let whole = self.share_of.as_ref().map_or(Some(1.0), |name| number(finding, name));
         let Some((found, whole)) = found.zip(whole.filter(|whole| *whole > 0.0)) else {
             let note = |words: &String| {
-                format!(
-                    "{words} is unknown here and {} in the lab",
-                    human_count(self.otherwise.into())
-                )
+                format!("{words} is unknown here and {} in the lab", number::count(self.otherwise))
             };
             return (self.otherwise, self.words.as_ref().map(note));
         };
@@ -320,8 +317,8 @@ impl Take {
         let figure = (wanted as u32).clamp(self.least, self.most);
         let differs = (f64::from(figure) - found).abs() >= 1.0;
         let note = |words: &String| {
-            let real = human_count(found.max(0.0).round() as u64);
-            format!("{words} is {real} here and {} in the lab", human_count(figure.into()))
+            let real = number::count(found.max(0.0).round() as u64);
+            format!("{words} is {real} here and {} in the lab", number::count(figure))
         };
         (figure, self.words.as_ref().filter(|_| differs).map(note))
     }

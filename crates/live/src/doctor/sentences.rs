@@ -24,18 +24,9 @@ fn shown(name: &str, value: &Value) -> String {
     let fraction = |n: &serde_json::Number| n.as_f64().filter(|_| n.is_f64());
     match value {
         Value::Number(n) if ["pid", "port", "inode"].iter().any(ends) => n.to_string(),
-        Value::Number(n) => fraction(n).map_or_else(|| findings::plain(value), three),
+        Value::Number(n) => fraction(n).map_or_else(|| findings::plain(value), number::plain),
         _ => findings::plain(value),
     }
-}
-
-/// Three digits, without needless zeros behind the point.
-pub(super) fn three(value: f64) -> String {
-    let text = number::three(value);
-    if !text.contains('.') {
-        return text;
-    }
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// What is said of a proof.
@@ -80,8 +71,8 @@ pub(super) fn place(examination: &Examination) -> Vec<String> {
 pub(super) fn cost(examination: &Examination) -> Option<String> {
     let cost = &examination.cost;
     let ms = number::three(cost.cpu_s * 1e3);
-    let share = number::plain_percent(cost.cpu_share);
-    let memory = number::bytes(cost.resident_bytes);
+    let share = number::percent(cost.cpu_share);
+    let memory = number::bytes(cost.resident_bytes as f64);
     (cost.cpu_s > 0.0)
         .then(|| format!("{ms} ms of CPU ({share} of one CPU), {memory} of memory; read-only"))
 }
@@ -155,7 +146,7 @@ mod tests {
         assert_eq!(shown("local_port", &8080.into()), "8080");
         assert_eq!(shown("ports_in_use", &8080.into()), "8,080");
         assert_eq!(shown("idle_s", &60.0.into()), "60");
-        assert_eq!(shown("overflows_per_s", &8.201.into()), "8.2");
+        assert_eq!(shown("overflows_per_s", &8.201.into()), "8.201");
         assert_eq!(shown("drops_per_s", &0.003.into()), "0.003");
         assert_eq!(shown("is_reused", &false.into()), "no");
     }

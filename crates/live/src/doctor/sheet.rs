@@ -3,7 +3,7 @@
 use tcptoll_core::sheet::{
     Align, Cell, Column, Finding, Forms, Note, Part, Parts, Row, Sheet, Table, Tone,
 };
-use tcptoll_core::units::host_port;
+use tcptoll_core::units::{host_port, text_size};
 use tcptoll_show::{findings, number};
 
 use super::{
@@ -157,7 +157,7 @@ fn listeners(examination: &Examination) -> Part {
 fn listener(one: &ListenerState) -> [Cell; 8] {
     let process = one.process.as_ref();
     let process = process.map(|process| format!("{} ({})", process.name, process.pid));
-    let whole = |n: u32| Cell { value: Some(n.into()), ..number::count(n.into()).into() };
+    let whole = |n: u32| Cell { value: Some(n.into()), ..number::count(n).into() };
     let absent = || Cell::from(number::ABSENT);
     let rate = |rate: Option<f64>, about: &str| {
         let cell =
@@ -281,7 +281,7 @@ fn upstream(one: &Upstream) -> (String, Vec<Setting>) {
 
 fn buffers(buffers: Option<&Buffers>) -> [Setting; 2] {
     let row = |name: &str, value: Option<&Sourced<u64>>| {
-        value.map(|size| [name.to_owned(), number::bytes(size.value), size.at.to_string()])
+        value.map(|size| [name.to_owned(), text_size(size.value), size.at.to_string()])
     };
     [
         row("requested receive buffer", buffers.and_then(|sizes| sizes.receive.as_ref())),
@@ -293,7 +293,7 @@ fn buffers(buffers: Option<&Buffers>) -> [Setting; 2] {
 fn time(name: &str, sourced: Option<&Sourced<f64>>, zero: &str) -> Setting {
     let Sourced { value, at } = sourced?;
     let value =
-        if *value == 0.0 { zero.to_owned() } else { format!("{} s", sentences::three(*value)) };
+        if *value == 0.0 { zero.to_owned() } else { format!("{} s", number::plain(*value)) };
     Some([name.to_owned(), value, at.to_string()])
 }
 

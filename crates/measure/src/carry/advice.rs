@@ -1,8 +1,9 @@
 //! What to change where a buffer, a congestion window or a full link limits bandwidth, computed
 //! from the run: the size that the link needs, and what the same run measured with it.
 
+use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, Buffer, Summary, Transfer, Way};
-use tcptoll_core::units::{human_bytes, human_count, human_rate, human_us, text_size};
+use tcptoll_core::units::text_size;
 use tcptoll_core::verdict::throughput::{
     Direction, Limit, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
 };
@@ -32,7 +33,7 @@ impl MeasuredDirection<'_> {
     }
 
     fn rate(&self) -> String {
-        human_rate(self.goodput * 8.0)
+        number::bit_rate(self.goodput * 8.0)
     }
 
     fn product(&self) -> Option<f64> {
@@ -134,7 +135,7 @@ fn buffer(
     let Some(_) = buffer.asked_bytes else {
         let to = match ill.product() {
             Some(product) => {
-                format!(" to twice the bandwidth-delay product of {}", human_bytes(product))
+                format!(" to twice the bandwidth-delay product of {}", number::bytes(product))
             }
             None => String::new(),
         };
@@ -145,13 +146,13 @@ fn buffer(
     };
     let mut text = format!("Leave {socket} to the kernel (--{option} auto) on the {host}");
     if let Some((product, share, size)) = size {
-        let rtt = human_us(quiet_rtt_us(ill.transfer, &ill.way.sender).unwrap_or(0.0));
+        let rtt = number::time(quiet_rtt_us(ill.transfer, &ill.way.sender).unwrap_or(0.0));
         text += &format!(
             ", or ask for at least {}: the bandwidth-delay product is {} at a round trip of {rtt}, \
              and {measured} was {share:.2} × the requested size here. The kernel silently reduces \
              requests above {maximum}",
             text_size(size),
-            human_bytes(product)
+            number::bytes(product)
         );
     }
     text + "."
@@ -228,7 +229,7 @@ pub(super) fn congestion(summary: &Summary) -> Vec<Advice> {
             format!(
                 "Find where the {} segments were lost: each loss makes {} reduce its window. If \
                  the losses are not congestion, try {try_other}.",
-                human_count(again),
+                number::count(again),
                 if sender.congestion.is_empty() { "TCP" } else { &sender.congestion }
             ),
             "BBR retransmits more, and may take more than its share from other connections.",
@@ -280,7 +281,7 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
     };
     // Without distance the product is a few segments, and the hosts need more than that.
     let near = if product >= SUPER_PACKET {
-        format!(", near {}", human_bytes(product))
+        format!(", near {}", number::bytes(product))
     } else {
         String::new()
     };
@@ -296,7 +297,7 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
             rtt_us(a).total_cmp(&rtt_us(b))
         });
     let proof = short.and_then(|one| {
-        let rtt = human_us(one.way.sender.rtt_us?);
+        let rtt = number::time(one.way.sender.rtt_us?);
         Some(format!("arm {}: {} at a round trip of {rtt}", one.arm.name, one.rate()))
     });
     vec![Advice {
@@ -305,16 +306,16 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
             "If latency matters, use {bbr}a smaller receive window{near}. The bandwidth-delay \
              product is {} at the quiet round trip of {}. With up to {} in flight ({}), the queue \
              adds {} to the round trip and no throughput.",
-            human_bytes(product),
-            human_us(quiet),
-            human_bytes(
+            number::bytes(product),
+            number::time(quiet),
+            number::bytes(
                 sender
                     .peer_window_bytes
                     .unwrap_or(0.0)
                     .min(sender.congestion_window_bytes.unwrap_or(f64::INFINITY))
             ),
             ill.direction.name(),
-            human_us(rtt - quiet)
+            number::time(rtt - quiet)
         ),
         cost: "A window that fits this link limits bandwidth on a longer or faster link."
             .to_owned(),

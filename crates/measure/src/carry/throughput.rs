@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, LinkKind, Transfer, Way};
-use tcptoll_core::units::{human_bytes, human_count, human_rate, human_us};
 use tcptoll_core::verdict::throughput::{
     Direction, FULL, Limit, Limited, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
 };
@@ -142,14 +142,13 @@ pub(super) fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Op
     let limited = limited_by(transfer, direction, way)?;
     let sender = &way.sender;
     let [from, to] = direction.ends(transfer);
-    let rtt = human_us(limited.rtt_us.or(quiet_rtt_us(transfer, sender)).unwrap_or(0.0));
-    let bytes = |value: Option<f64>| human_bytes(value.unwrap_or(0.0));
+    let rtt = number::time(limited.rtt_us.or(quiet_rtt_us(transfer, sender)).unwrap_or(0.0));
+    let bytes = |value: Option<f64>| number::bytes(value.unwrap_or(0.0));
     // Without a bound there is no round trip that explains the goodput.
     let window = |name: &str, size: Option<f64>| match limited.bound_bytes_per_s {
         Some(_) => format!("the {name} window allows {} per round trip of {rtt}", bytes(size)),
         None => format!("the {name} window of {} is full most of the time", bytes(size)),
     };
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
     Some(match limited.by {
         Limit::ReceiveWindow => window("receive", sender.peer_window_bytes),
         Limit::SendBuffer => {
@@ -166,18 +165,18 @@ pub(super) fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Op
             let client = limited.by == Limit::ClientCpu;
             let side = if client { "client" } else { "server" };
             let share = if direction.sender() == side { from.cpu_share } else { to.cpu_share };
-            format!("the {side} uses {} of a CPU", percent(share))
+            format!("the {side} uses {} of a CPU", number::percent(share))
         }
         Limit::MessageOverhead => format!(
             "the {} uses {} of a CPU for system calls of {} each",
             direction.sender(),
-            percent(from.cpu_share),
+            number::percent(from.cpu_share),
             bytes(way.bytes_per_call())
         ),
         Limit::NagleDelayedAck => format!(
             "each segment waits for an acknowledgment that the {} delays (round trip: {})",
             direction.receiver(),
-            human_us(sender.rtt_us.unwrap_or(0.0))
+            number::time(sender.rtt_us.unwrap_or(0.0))
         ),
     })
 }
@@ -191,28 +190,26 @@ struct LimitedDirection<'a> {
     limited: Limited,
 }
 
-fn rate(bytes_per_s: f64) -> String {
-    human_rate(bytes_per_s * 8.0)
-}
-
 impl LimitedDirection<'_> {
     /// The limit in a sentence without its full stop.
     fn words(&self, limit: Limit) -> String {
         let sender = &self.way.sender;
-        let goodput = rate(self.way.goodput_bytes_per_s().unwrap_or(0.0));
+        let goodput = number::metric(self.way.goodput_bytes_per_s().unwrap_or(0.0), "bytes/s");
         let each = match self.transfer.connections {
             0 | 1 => String::new(),
-            several => format!(" (each of {} connections)", human_count(several)),
+            several => format!(" (each of {} connections)", number::count(several)),
         };
         let allows = match (self.limited.bound_bytes_per_s, self.limited.rtt_us) {
-            (Some(bound), Some(rtt)) => {
-                Some(format!("allows {} at a round trip of {}", rate(bound), human_us(rtt)))
-            }
+            (Some(bound), Some(rtt)) => Some(format!(
+                "allows {} at a round trip of {}",
+                number::metric(bound, "bytes/s"),
+                number::time(rtt)
+            )),
             (Some(_), None) => Some("allows about as much as the link".to_owned()),
             (None, _) => None,
         };
         let full = || "was full in most samples".to_owned();
-        let bytes = |value: Option<f64>| human_bytes(value.unwrap_or(0.0));
+        let bytes = |value: Option<f64>| number::bytes(value.unwrap_or(0.0));
         match limit {
             Limit::ReceiveWindow => format!(
                 "The receive window of {}{each} {}. The goodput is {goodput}",
@@ -233,12 +230,13 @@ impl LimitedDirection<'_> {
                 match sender.retransmitted_segments {
                     0 => "no retransmission".to_owned(),
                     1 => "1 segment retransmitted".to_owned(),
-                    several => format!("{} segments retransmitted", human_count(several)),
+                    several => format!("{} segments retransmitted", number::count(several)),
                 }
             ),
             Limit::LinkRate => {
                 let link = self.transfer.link_bytes_per_s.unwrap_or(0.0);
-                let (full, link) = (fullness(self.transfer, self.way), rate(link));
+                let (full, link) =
+                    (fullness(self.transfer, self.way), number::metric(link, "bytes/s"));
                 format!("The link is {full}: goodput {goodput}, of at most {link} of payload")
             }
             Limit::ProgramRate => format!("--rate limits the program to {goodput}"),
@@ -247,7 +245,7 @@ impl LimitedDirection<'_> {
             Limit::NagleDelayedAck => format!(
                 "A round trip takes {} with at most {} in flight: Nagle's algorithm waits for an \
                  acknowledgment that the {} delays",
-                human_us(sender.rtt_us.unwrap_or(0.0)),
+                number::time(sender.rtt_us.unwrap_or(0.0)),
                 bytes(sender.in_flight_max_bytes.or(sender.in_flight_bytes)),
                 self.direction.receiver()
             ),
@@ -259,7 +257,7 @@ impl LimitedDirection<'_> {
         let side = if limit == Limit::ClientCpu { "client" } else { "server" };
         let end = if self.direction.sender() == side { sender } else { receiver };
         let mut text =
-            format!("The {side} uses {:.0} % of a CPU at {goodput}", end.cpu_share * 100.0);
+            format!("The {side} uses {} of a CPU at {goodput}", number::percent(end.cpu_share));
         if self.direction.sender() == side && self.shares_softirq() {
             text += ", including part of the receiver's softirq work";
         }
@@ -271,11 +269,11 @@ impl LimitedDirection<'_> {
         let each = self.way.bytes_per_call().unwrap_or(0.0);
         let calls = self.way.goodput_bytes_per_s().unwrap_or(0.0) / each.max(1.0);
         let mut text = format!(
-            "The {} uses {:.0} % of a CPU for system calls of {} each, {} per call",
+            "The {} uses {} of a CPU for system calls of {} each, {} per call",
             self.direction.sender(),
-            sender.cpu_share * 100.0,
-            human_bytes(each),
-            human_us(sender.cpu_share / calls.max(f64::MIN_POSITIVE) * 1e6)
+            number::percent(sender.cpu_share),
+            number::bytes(each),
+            number::time(sender.cpu_share / calls.max(f64::MIN_POSITIVE) * 1e6)
         );
         if self.shares_softirq() {
             text += ", including part of the receiver's softirq work";

@@ -2,8 +2,8 @@
 //! many, sentences, an answer of them, and commands to run next.
 
 use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Cause, Comparison, NextStep, Summary};
-use tcptoll_core::units::human_count;
 
 /// Arms and comparisons that are stated one by one; of more, the least and the most.
 const STATED: usize = 4;
@@ -209,23 +209,9 @@ fn listed(head: &str, all: &[&Comparison], between: &str) -> Option<String> {
     Some(format!("{head}{relative}: {}", each.join(between)))
 }
 
-/// `0.52× (95 % CI 0.51–0.54)`.
+/// `0.520× (95 % CI 0.510–0.540)`.
 fn with_interval(one: &Comparison) -> String {
-    let interval = one.ci95.map_or_else(String::new, |[low, high]| {
-        format!(" (95 % CI {}–{})", times(low), times(high))
-    });
-    format!("{}×{interval}", times(one.ratio.unwrap_or(1.0)))
-}
-
-/// A ratio with two significant digits or more.
-fn times(ratio: f64) -> String {
-    let digits = match ratio {
-        ratio if ratio >= 10.0 => 0,
-        ratio if ratio >= 1.0 => 2,
-        ratio if ratio > 0.0 => (1.0 - ratio.log10().floor()).clamp(2.0, 6.0) as usize,
-        _ => 2,
-    };
-    format!("{ratio:.digits$}")
+    number::times(one.ratio.unwrap_or(1.0), one.ci95).concat()
 }
 
 /// The comparisons of a metric that have a ratio: all, or those of the least and the most ratio.
@@ -235,15 +221,6 @@ fn comparisons<'a>(summary: &'a Summary, metric: &str) -> Excerpt<&'a Comparison
         |comparison: &&Comparison| comparison.metric == metric && ratio(comparison).is_some();
     let all = summary.comparisons.iter().filter(of_metric).collect();
     stated(all, |comparison| comparison.ratio.unwrap_or(1.0))
-}
-
-/// An expected count in words: whole from ten on.
-pub(crate) fn few(count: f64) -> String {
-    match count {
-        count if count.fract() == 0.0 || count >= 10.0 => human_count(count.round() as u64),
-        count if count < 0.01 => format!("{count:.0e}"),
-        count => format!("{count:.2}"),
-    }
 }
 
 #[cfg(test)]
@@ -332,15 +309,12 @@ mod tests {
         assert_eq!(sentence(std::slice::from_ref(&x)), None);
         assert_eq!(sentence(&[x.clone(), y.clone()]), None);
         let apart = sentence(&[x.clone(), one("y", "c", 1.5)]);
-        assert_eq!(apart.as_deref(), Some("Rate: x 0.52× of b, y 1.50× of c."));
+        assert_eq!(apart.as_deref(), Some("Rate: x 0.520× of b, y 1.50× of c."));
         let long = one(&"l".repeat(200), "b", 0.7);
         let ends = sentence(&[y, long, x]);
-        assert_eq!(ends.as_deref(), Some("Rate relative to b: x 0.52× to y 12× (3 comparisons)."));
-    }
-
-    #[test]
-    fn counts_below_ten_keep_their_digits() {
-        let words = [0.0, 3.0, 4.25, 27.8, 0.001].map(few);
-        assert_eq!(words, ["0", "3", "4.25", "28", "1e-3"]);
+        assert_eq!(
+            ends.as_deref(),
+            Some("Rate relative to b: x 0.520× to y 12.0× (3 comparisons).")
+        );
     }
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, PortUse, Summary};
 use tcptoll_core::study::level_text;
-use tcptoll_core::units::{human_count, human_us};
 
 /// The client ran out of local ports.
 pub(crate) const LOCAL_PORTS_SCARCE: CauseSpec = CauseSpec {
@@ -62,14 +62,14 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
         arm.metrics.get("client_fin_wait_2").map(|sockets| sockets.value.round() as u64);
     let mut text = format!(
         "The client found no free local port {} times, and {} ports were in TIME-WAIT",
-        human_count(refused),
-        human_count(waiting)
+        number::count(refused),
+        number::count(waiting)
     );
     if let Some(half_closed) = half_closed {
         evidence.insert("client_fin_wait_2".into(), half_closed.into());
         text += &format!(
             " and {} in FIN-WAIT-2, because the server has not closed its ends",
-            human_count(half_closed)
+            number::count(half_closed)
         );
     }
     if let Some(ports) = &arm.ports {
@@ -78,8 +78,8 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
         evidence.insert("held_s".into(), ports.held_s.into());
         text += &format!(
             ". The ports allow {} concurrent connections, {} per source address",
-            human_count(ports.at_once),
-            human_count(ports.usable)
+            number::count(ports.at_once),
+            number::count(ports.usable)
         );
         if let Some(per_s) = ports.sustained_per_s {
             evidence.insert("sustained_per_s".into(), per_s.into());
@@ -90,7 +90,7 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
             text += &format!(
                 ". A closed connection holds its port for {held_s} s, so at most {} connections per \
                  second are sustainable",
-                human_count(per_s as u64)
+                number::count(per_s as u64)
             );
         }
     }
@@ -119,15 +119,15 @@ fn ports_search_slow(arm: &Arm) -> Option<Finding> {
         evidence.insert("cliff_factor".into(), cliff.factor().into());
         let mut text = format!(
             "connect(2) takes {} of CPU beyond {} ports in use, {} times the {} below that",
-            human_us(cliff.above_us),
-            human_count(cliff.at_ports.round() as u64),
-            times(cliff.factor()),
-            human_us(cliff.below_us)
+            number::time(cliff.above_us),
+            number::count(cliff.at_ports.round() as u64),
+            number::three(cliff.factor()),
+            number::time(cliff.below_us)
         );
         if let Some(tried) = first_pass(arm, used) {
             text += &format!(
                 ". Each call first tries {} ports that are all taken",
-                human_count(tried.round() as u64)
+                number::count(tried.round() as u64)
             );
         }
         text
@@ -142,17 +142,12 @@ fn ports_search_slow(arm: &Arm) -> Option<Finding> {
         format!(
             "connect(2) takes {} of CPU with {} ports or more in use. Each call first tries {} ports \
              that are all taken",
-            human_us(mean),
-            human_count(fewest as u64),
-            human_count(tried.round() as u64)
+            number::time(mean),
+            number::count(fewest as u64),
+            number::count(tried.round() as u64)
         )
     };
     Some(Finding { text: text + ".", evidence })
-}
-
-/// A factor in words: whole from ten on.
-fn times(factor: f64) -> String {
-    if factor < 10.0 { format!("{factor:.1}") } else { human_count(factor.round() as u64) }
 }
 
 /// Options that decide how many ports there are, or which end keeps them.
@@ -371,29 +366,29 @@ fn proof(summary: &Summary, cause: &str, ill: &Arm, well: &Arm) -> String {
     let mut parts = Vec::new();
     if cause == SCARCE {
         let refused = ill.errors.get(NO_PORT).copied().unwrap_or(0);
-        let over = well.connections_ok.map(|n| format!(" over {} connections", human_count(n)));
+        let over = well.connections_ok.map(|n| format!(" over {} connections", number::count(n)));
         parts.push(format!(
             "all {} operations succeeded{}; in arm {}, {} of {} found no free port",
-            human_count(well.ok),
+            number::count(well.ok),
             over.unwrap_or_default(),
             ill.name,
-            human_count(refused),
-            human_count(ill.attempts)
+            number::count(refused),
+            number::count(ill.attempts)
         ));
     } else if let Some((with, without)) = both(CONNECT_CPU) {
         parts.push(format!(
             "connect(2) takes {} of CPU, compared with {} in arm {}{}",
-            human_us(with),
-            human_us(without),
+            number::time(with),
+            number::time(without),
             ill.name,
             interval(summary, CONNECT_CPU, ill, well)
         ));
     }
     if let Some((with, without)) = both(IDLE).filter(|(with, without)| with - without >= IDLE_MIN) {
         parts.push(format!(
-            "the client's CPU is idle for {:.0} % instead of {:.0} %",
-            with * 100.0,
-            without * 100.0
+            "the client's CPU is idle for {} instead of {}",
+            number::percent(with),
+            number::percent(without)
         ));
     }
     format!("arm {}: {}", well.name, parts.join("; "))
@@ -406,16 +401,10 @@ fn interval(summary: &Summary, metric: &str, ill: &Arm, well: &Arm) -> String {
     };
     let found = summary.comparisons.iter().find(is_of_the_pair);
     let with_interval = found.and_then(|one| one.ratio.zip(one.ci95));
-    with_interval.map_or_else(String::new, |(ratio, [low, high])| {
-        format!(" ({}×, 95 % CI {}–{})", short(ratio), short(low), short(high))
+    with_interval.map_or_else(String::new, |(ratio, ends)| {
+        let [ratio, low, high] = number::ratio_within(ratio, ends);
+        format!(" ({ratio}×, 95 % CI {low}–{high})")
     })
-}
-
-/// Two significant digits or more.
-fn short(ratio: f64) -> String {
-    let digits =
-        if ratio >= 1.0 { 2 } else { (1.0 - ratio.log10().floor()).clamp(2.0, 6.0) as usize };
-    format!("{ratio:.digits$}")
 }
 
 #[cfg(test)]

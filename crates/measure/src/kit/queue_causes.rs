@@ -13,9 +13,10 @@ use std::fmt;
 
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, HostSummary, Listener, ListenerQueue, Queues, RetryLadder};
 use tcptoll_core::stats::histogram::Histogram;
-use tcptoll_core::units::{host_port, human_count, human_share, human_us, plural};
+use tcptoll_core::units::{host_port, plural};
 
 /// Connections arrived faster than the server accepted them.
 pub(crate) const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
@@ -71,7 +72,7 @@ pub(crate) fn felt(arm: &Arm) -> (u64, u64, Vec<String>) {
         .iter()
         .zip(&arm.syn_retry_ladder_s)
         .filter(|(count, _)| **count > 0)
-        .map(|(count, at)| format!("{} at {at} s", human_count(*count)))
+        .map(|(count, at)| format!("{} at {at} s", number::count(*count)))
         .collect();
     (late, silent, ladder)
 }
@@ -149,12 +150,12 @@ fn counted(arm: &Arm, full: Option<&Listener>, first: Option<&Listener>) -> Find
         evidence.insert("never_answered".into(), silent.into());
         text += &format!(
             " {} connections were established for the client but never got a byte, because the server had dropped their last ACK.",
-            human_count(silent)
+            number::count(silent)
         );
     }
     if gave_up > 0 {
         evidence.insert("gave_up_connecting".into(), gave_up.into());
-        text += &format!(" {} connection attempts timed out.", human_count(gave_up));
+        text += &format!(" {} connection attempts timed out.", number::count(gave_up));
     }
     Finding { text, evidence }
 }
@@ -214,10 +215,10 @@ fn observed(arm: &Arm, queues: &Queues) -> Finding {
 }
 
 fn queue(listener: &ListenerQueue) -> String {
-    let held = human_count(u64::from(listener.limit) + 1);
+    let held = number::count(u64::from(listener.limit) + 1);
     let full = match listener.full_share() {
         Some(share) if listener.full_samples > 0 => {
-            format!("was full in {} of the samples", human_share(share))
+            format!("was full in {} of the samples", number::percent(share))
         }
         _ if listener.was_full() => "was full".to_owned(),
         _ => format!("overflowed between two samples (longest sampled: {})", listener.peak),
@@ -234,13 +235,13 @@ fn attributed(listeners: usize, drops: u64, others: u64, at_most: bool) -> Strin
     match others {
         0 => format!(
             "Of {listeners} listeners, only this one dropped packets ({}).",
-            human_count(drops)
+            number::count(drops)
         ),
         others => format!(
             "It dropped {bound}{} packets, and the other {} listeners {bound}{}.",
-            human_count(drops),
+            number::count(drops),
             listeners - 1,
-            human_count(others)
+            number::count(others)
         ),
     }
 }
@@ -256,22 +257,22 @@ fn severity(overflow: Overflow, hit: u64, attempts: u64, listener: &ListenerQueu
         0 => String::new(),
         all => format!(
             ", and packets were dropped in {} of {} slices of 100 ms",
-            human_count(listener.dropping_slices),
-            human_count(all)
+            number::count(listener.dropping_slices),
+            number::count(all)
         ),
     };
     format!(
         "{how}: {} of {} connections ({}) were delayed or failed{slices}.",
-        human_count(hit),
-        human_count(attempts),
-        human_share(share)
+        number::count(hit),
+        number::count(attempts),
+        number::percent(share)
     )
 }
 
 /// `246 at 1 s, 3 at 2 s`; empty where nobody waited.
 fn steps(ladder: &RetryLadder) -> String {
     let steps = ladder.at_s.iter().zip(&ladder.connections).filter(|(_, count)| **count > 0);
-    let steps = steps.map(|(at, count)| format!("{} at {at} s", human_count(*count)));
+    let steps = steps.map(|(at, count)| format!("{} at {at} s", number::count(*count)));
     steps.collect::<Vec<_>>().join(", ")
 }
 
@@ -284,11 +285,11 @@ fn dropped(queues: &Queues) -> Option<String> {
     };
     let mut parts = Vec::new();
     if drops.syns_dropped > 0 {
-        let what = format!("{} SYNs", human_count(drops.syns_dropped));
+        let what = format!("{} SYNs", number::count(drops.syns_dropped));
         parts.push(with(what, "SYN", &queues.syn_ladder));
     }
     if drops.acks_dropped > 0 {
-        let what = format!("{} last ACKs", human_count(drops.acks_dropped));
+        let what = format!("{} last ACKs", number::count(drops.acks_dropped));
         parts.push(with(what, "SYN-ACK", &queues.syn_ack_ladder));
     }
     let mut text = match parts.as_slice() {
@@ -298,7 +299,7 @@ fn dropped(queues: &Queues) -> Option<String> {
     if drops.cookie_acks_refused > 0 {
         text.push(format!(
             "It silently dropped {} ACKs of SYN cookies.",
-            human_count(drops.cookie_acks_refused)
+            number::count(drops.cookie_acks_refused)
         ));
     }
     (!text.is_empty()).then(|| text.join(" "))
@@ -308,7 +309,7 @@ fn dropped(queues: &Queues) -> Option<String> {
 fn told(arm: &Arm, queues: &Queues) -> Option<String> {
     let after = |class: &str| {
         let outcome = queues.outcomes.get(class).filter(|outcome| outcome.count > 0)?;
-        Some((human_count(outcome.count), human_us(outcome.p50_us)))
+        Some((number::count(outcome.count), number::time(outcome.p50_us)))
     };
     let mut text = Vec::new();
     if let Some((count, us)) = after("reset") {
@@ -490,20 +491,19 @@ fn syn_queue_full(arm: &Arm) -> Option<Finding> {
     if let Some(peer) = peer {
         note("half_open_peer_syns", peer.syns_sent.into());
     }
-    let held =
-        listener.and_then(|listener| listener.half_open_peak).map_or_else(String::new, |peak| {
-            format!(" ({} half-open requests)", human_count(u64::from(peak)))
-        });
+    let held = listener
+        .and_then(|listener| listener.half_open_peak)
+        .map_or_else(String::new, |peak| format!(" ({} half-open requests)", number::count(peak)));
     let what = if last_quarter {
         format!(
             "Three quarters of tcp_max_syn_backlog were in use{held} and SYN cookies are off, so the \
              server dropped {} SYNs of clients that it does not know from earlier connections",
-            human_count(syns)
+            number::count(syns)
         )
     } else {
         format!(
             "The SYN queue was full{held} and SYN cookies are off, so the server dropped {} SYNs",
-            human_count(syns)
+            number::count(syns)
         )
     };
     if lossy(arm) {
@@ -519,16 +519,16 @@ fn syn_queue_full(arm: &Arm) -> Option<Finding> {
             format!(
                 " {} handshakes waited for a retransmitted SYN or timed out. These drops explain at \
                  most {} of them, because the link also loses packets.",
-                human_count(delayed),
-                human_count(explained)
+                number::count(delayed),
+                number::count(explained)
             )
         };
         return Some(Finding { text: format!("{what}.{clients}"), evidence });
     }
     let waited = (!ladder.is_empty())
         .then(|| format!(". Handshakes waited for a retransmitted SYN ({})", ladder.join(", ")));
-    let lost =
-        (gave_up > 0).then(|| format!(". {} connection attempts timed out", human_count(gave_up)));
+    let lost = (gave_up > 0)
+        .then(|| format!(". {} connection attempts timed out", number::count(gave_up)));
     let text = [what, waited.unwrap_or_default(), lost.unwrap_or_default()].concat();
     Some(Finding { text: text + ".", evidence })
 }

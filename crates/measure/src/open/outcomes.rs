@@ -43,11 +43,6 @@ fn before(summary: &Run, arm: &Arm) -> String {
     if summary.arms.len() > 1 { format!("{}: ", arm.name) } else { String::new() }
 }
 
-/// `1 connection`, `12 connections`.
-fn connections(count: u64) -> String {
-    figures::plural(count, "connection")
-}
-
 /// Arms in the picture; more would not be read.
 const ARMS: usize = 8;
 
@@ -171,7 +166,7 @@ fn ladder_lines(plot: &mut Plot, rows: &[ArmRow<'_>]) {
     for (dash, packet, steps) in ladders {
         for at in steps {
             let x = plot.x.at(at * 1e6);
-            let text = format!("retransmitted {packet} {} s after the first", number::trimmed(at));
+            let text = format!("retransmitted {packet} {} s after the first", number::plain(at));
             plot.group("echo", &text, |plot| {
                 plot.svg.line(&format!("computed {dash}"), (x, top), (x, bottom));
             });
@@ -190,7 +185,7 @@ fn one(plot: &mut Plot, row: &ArmRow<'_>, top: f64) {
     plot.svg.text("", (left - 8.0, middle - 10.0), Anchor::End, "first byte");
     plot.svg.text("", (left - 8.0, middle + 10.0), Anchor::End, "connected");
     if row.is_empty() {
-        let text = format!("none of {} succeeded", connections(row.arm.attempts));
+        let text = format!("none of {} succeeded", figures::plural(row.arm.attempts, "connection"));
         plot.svg.text("name strong worse", (left + 8.0, middle - 10.0), Anchor::Start, &text);
     }
     plot.group(&arm_class(row.at), "", |plot| {
@@ -202,7 +197,7 @@ fn one(plot: &mut Plot, row: &ArmRow<'_>, top: f64) {
                 let tall = height(*count).max(1.5);
                 let text = format!(
                     "{} {what} after {} to {}",
-                    connections(*count),
+                    figures::plural(*count, "connection"),
                     number::time(from),
                     number::time(to)
                 );
@@ -264,7 +259,7 @@ fn ladder_caption(summary: &Run, rows: &[ArmRow<'_>]) -> String {
 fn waited(queues: &Queues) -> Option<String> {
     let sentence = |ladder: &RetryLadder, packet: &str| {
         let steps: Vec<String> = steps(ladder)
-            .map(|(at, count)| format!("{} at {} s", number::count(count), number::trimmed(at)))
+            .map(|(at, count)| format!("{} at {} s", number::count(count), number::plain(at)))
             .collect();
         (!steps.is_empty())
             .then(|| format!("connected after a retransmitted {packet}: {}", steps.join(", ")))
@@ -284,7 +279,7 @@ pub(super) fn ladder_table(summary: &Run) -> Option<Part> {
             let row = |ladder: &'_ RetryLadder, packet: &'static str| {
                 let on: Vec<String> = steps(ladder)
                     .map(|(at, count)| {
-                        format!("{} at {} s", number::count(count), number::trimmed(at))
+                        format!("{} at {} s", number::count(count), number::plain(at))
                     })
                     .collect();
                 let off = ladder.off;
@@ -395,7 +390,7 @@ fn tooltip(row: &Told<'_>) -> String {
     format!(
         "{}: {}, {}: after {min} to {max}, median {p50}",
         row.name,
-        connections(count),
+        figures::plural(count, "connection"),
         told(row.outcome)
     )
 }
@@ -413,7 +408,7 @@ fn outcomes_caption(summary: &Run, rows: &[Told<'_>]) -> String {
         Some(format!(
             "{}{} {what} (median: {}).",
             before(summary, arm),
-            connections(row.times.count),
+            figures::plural(row.times.count, "connection"),
             number::time(row.times.p50_us)
         ))
     };

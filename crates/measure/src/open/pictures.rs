@@ -143,7 +143,7 @@ fn panel(at: usize, one: &QueueSeries<'_>, last: f64) -> Panel {
     Panel {
         levels: limit.filter(|_| near).into_iter().collect(),
         lines: vec![Line::range(arm_class(at), points)],
-        ..Panel::new(format!("{}{said}", one.title), number::trimmed, number::figure)
+        ..Panel::new(format!("{}{said}", one.title), number::plain, number::three)
     }
 }
 
@@ -156,7 +156,7 @@ fn panels_caption(arm: &Arm, queues: &Queues) -> String {
             }
             format!(
                 ", full in {} of {} samples",
-                number::plain_percent(share),
+                number::percent(share),
                 number::count(listener.samples)
             )
         });
@@ -174,7 +174,7 @@ fn panels_caption(arm: &Arm, queues: &Queues) -> String {
         said.push(format!(
             "Accept queue of {}: peak {} of {}{share}{drops}.",
             host_port(&listener.address, listener.port),
-            number::count(u64::from(listener.peak)),
+            number::count(listener.peak),
             number::count(u64::from(listener.limit) + 1)
         ));
     }
@@ -239,7 +239,7 @@ fn queue_lines(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Part> {
     let end = all.iter().map(|(_, listener)| busy_until(&listener.length)).fold(0.0, f64::max);
     let heading = format!(
         "accept queue over {} s (peak/capacity, drops)",
-        number::trimmed((end * 100.0).round() / 100.0)
+        number::plain((end * 100.0).round() / 100.0)
     );
     let mut blocks =
         vec![Part::Blank, Part::pieces(vec![(Tone::Strong, clean::shorten(&heading, width))])];

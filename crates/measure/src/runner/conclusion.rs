@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tcptoll_core::number;
 use tcptoll_core::record::{
     Arm, Comparison, Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Rounds, Summary,
     Trial, Verdict, WarningEntry,
 };
-use tcptoll_core::study::{FAILURES_ALLOWED, stop};
-use tcptoll_core::units::{capital, human_count};
+use tcptoll_core::study::FAILURES_ALLOWED;
+use tcptoll_core::units::capital;
 use tcptoll_core::verdict::answer;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_core::verdict::{bound, compare, consolidate};
@@ -125,7 +126,7 @@ pub(super) fn nothing(summary: &Summary, schedule: &Schedule) -> Option<String> 
     let words: Vec<String> = classes
         .iter()
         .map(|(class, count)| {
-            format!("{} of {} failed with {class}", human_count(*count), human_count(all))
+            format!("{} of {} failed with {class}", number::count(*count), number::count(all))
         })
         .collect();
     let words = words.join(", ");
@@ -287,28 +288,16 @@ fn elsewhere(began: &Passport, resumed: &[Resumed]) -> Option<WarningEntry> {
         .then(|| Warning::ResumedElsewhere { what: differs.join(", ") }.entry(None))
 }
 
-/// A ratio: three decimals, or two significant digits below 0.1.
-pub(super) fn times(ratio: f64) -> String {
-    let decimals = if ratio < 0.1 && ratio > 0.0 { 1 - ratio.log10().floor() as i32 } else { 3 };
-    format!("{ratio:.0$}", usize::try_from(decimals.clamp(0, 12)).unwrap_or(3))
-}
-
 /// What the comparisons say, in a sentence before the experiment's own.
 fn verdicts(comparisons: &[Comparison]) -> String {
     if let [c] = comparisons {
         let metric = SPECS.words_of_metric(&c.metric);
-        let (a, b, margin) = (&c.a, &c.b, stop::percent(c.margin));
+        let (a, b, margin) = (&c.a, &c.b, number::percent(c.margin));
         let has = match (c.ratio, c.ci95) {
-            (Some(ratio), Some([low, high])) => {
-                format!(
-                    "{}× the {metric} of {b} (95 % CI {}–{})",
-                    times(ratio),
-                    times(low),
-                    times(high)
-                )
-            }
-            (Some(ratio), None) => {
-                format!("{}× the {metric} of {b} (too few rounds for an interval)", times(ratio))
+            (Some(ratio), ci95) => {
+                let [times, interval] = number::times(ratio, ci95);
+                let few = if ci95.is_none() { " (too few rounds for an interval)" } else { "" };
+                format!("{times} the {metric} of {b}{interval}{few}")
             }
             _ => format!("no ratio in {metric} to {b}"),
         };
@@ -324,11 +313,9 @@ fn verdicts(comparisons: &[Comparison]) -> String {
         && (&one.b, &one.metric) == (&two.b, &two.metric)
     {
         let each = |c: &Comparison| match (c.ratio, c.ci95) {
-            (Some(ratio), Some([low, high])) => {
-                let interval = format!("95 % CI {}–{}", times(low), times(high));
-                format!("{} {}× ({interval}), {}", c.a, times(ratio), c.verdict)
+            (Some(ratio), ci95) => {
+                format!("{} {}, {}", c.a, number::times(ratio, ci95).concat(), c.verdict)
             }
-            (Some(ratio), None) => format!("{} {}×, {}", c.a, times(ratio), c.verdict),
             _ => format!("{}, {}", c.a, c.verdict),
         };
         let metric = capital(&SPECS.words_of_metric(&one.metric));

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use tcptoll_core::number;
 use tcptoll_core::record::{
     Arm, Comparison, Merged, Missing, NotMerged, OverPoints, PointRatio, RECORD_VERSION, Summary,
     Trial, Verdict, WarningEntry,
@@ -18,7 +19,7 @@ use tcptoll_core::verdict::points::{PointTrials, over_points};
 use tcptoll_core::verdict::{bound, consolidate};
 
 use super::conclusion;
-use super::conclusion::{RunState, times};
+use super::conclusion::RunState;
 use super::gathered::{Gathered, SplitRounds};
 use super::merged_summary::{
     about_points, is_repeated, lacks_points, listed, listed_points, of_merge, only_of_all, warnings,
@@ -229,23 +230,21 @@ fn sentence_of_points(c: &Comparison) -> String {
             let why = first.map_or_else(String::new, |why| format!(" The first: {why}."));
             format!("{a} and {b}: no point counts for the {metric}.{why}")
         }
-        (Some(ratio), Some([low, high])) => {
+        (Some(ratio), Some(ends)) => {
+            let [times, interval] = number::times(ratio, Some(ends));
             let opposite = match points.opposite_verdicts {
                 0 => String::new(),
                 1 => " 1 point has the opposite verdict.".to_owned(),
                 count => format!(" {count} points have the opposite verdict."),
             };
             format!(
-                "{a}: {}× the {metric} of {b} over {counted} (95 % CI {}–{}), {}.{opposite}",
-                times(ratio),
-                times(low),
-                times(high),
+                "{a}: {times} the {metric} of {b} over {counted}{interval}, {}.{opposite}",
                 c.verdict
             )
         }
         (Some(ratio), None) => format!(
-            "{a}: {}× the {metric} of {b}, mean of {counted}; a verdict over points needs {}. Verdicts of single points: {own}.",
-            times(ratio),
+            "{a}: {} the {metric} of {b}, mean of {counted}; a verdict over points needs {}. Verdicts of single points: {own}.",
+            number::times(ratio, None)[0],
             points.least
         ),
         _ => format!(

@@ -122,7 +122,7 @@ fn draw(rows: &[Interval<'_>]) -> Svg {
             plot.svg.rect("margin", (x.at(low), top), (x.at(high) - x.at(low), ROW), &tooltip);
         }
     }
-    plot.x_ticks(6, true, |ratio| format!("×{}", number::trimmed_ratio(ratio)));
+    plot.x_ticks(6, true, |ratio| format!("×{}", number::plain(ratio)));
     plot.svg.line("none", (x.at(1.0), frame.top), (x.at(1.0), frame.bottom));
     plot.x_label("ratio, log axis; grey: within the margin");
     for (row, top) in rows.iter().zip(tops) {

@@ -86,7 +86,8 @@ pub(super) fn of_metric(summary: &Run) -> Option<OverLevels> {
     let settings: Vec<&Settings> = arms.iter().map(|(_, arm, _)| &arm.factors).collect();
     let (factor, levels) = widest(&settings)?;
     // Rates are drawn in bits, so that the axis has round figures in the reader's unit.
-    let factor_of_unit = if matches!(unit, "bytes/s" | "bytes_per_s") { 8.0 } else { 1.0 };
+    let (factor_of_unit, drawn_unit) =
+        if matches!(unit, "bytes/s" | "bytes_per_s") { (8.0, "bit/s") } else { (1.0, unit) };
     let mut lines: Vec<Line> = Vec::new();
     for (at, arm, measured) in &arms {
         let Some(level) = arm.factors.get(factor) else { continue };
@@ -116,7 +117,7 @@ pub(super) fn of_metric(summary: &Run) -> Option<OverLevels> {
         levels: axis(factor, &levels),
         lines,
         span,
-        tick: &|value| tick(value, unit),
+        tick: &|value| number::tick(value, drawn_unit),
         label: if has_interval { format!("{name}, 95 % interval") } else { name.clone() },
         margin: None,
         one: false,
@@ -151,23 +152,6 @@ fn axis_of(values: Vec<f64>) -> (bool, Span) {
     }
     let cut = !Scale::fit(values.iter().copied(), 0.0, 1.0).is_log();
     (cut, Span::Fit(values))
-}
-
-/// A tick of a metric in the reader's unit; rates come in bits.
-fn tick(value: f64, unit: &str) -> String {
-    let text = match unit {
-        "us" | "µs" => return number::tick(value),
-        "bytes/s" | "bytes_per_s" => number::bit_rate(value),
-        unit => number::metric(value, unit),
-    };
-    match text.split_once(' ') {
-        Some((figure, unit)) => format!("{} {unit}", trim_zeros(figure)),
-        None => trim_zeros(&text).to_owned(),
-    }
-}
-
-fn trim_zeros(text: &str) -> &str {
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
 fn caption_of_metric(lines: &[Line], factor: &str, cut: bool) -> String {
@@ -259,7 +243,7 @@ fn ratio_picture(summary: &Run, groups: &[&Group<'_>]) -> Option<OverLevels> {
         levels: axis(factor, &levels),
         lines,
         span: Span::Log(all),
-        tick: &|ratio| format!("×{}", number::trimmed_ratio(ratio)),
+        tick: &|ratio| format!("×{}", number::plain(ratio)),
         label: "ratio, 95 % interval (log)".to_owned(),
         margin,
         one: true,

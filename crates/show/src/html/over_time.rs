@@ -191,7 +191,7 @@ impl Stack {
             panel.draw(&mut plot, self.hits);
             if n + 1 == count {
                 match self.ticks.as_slice() {
-                    [] => plot.x_ticks(6, false, plot::seconds),
+                    [] => plot.x_ticks(6, false, |s| number::tick(s, "s")),
                     ticks => plot.x_marks(false, ticks.iter().cloned()),
                 }
                 if let Some(label) = self.x_label {
@@ -207,7 +207,7 @@ impl Stack {
     /// What stands behind the lines; the stall has its name in the first panel.
     fn shade(&self, plot: &mut Plot, named: bool) {
         let Frame { top, bottom, .. } = plot.frame;
-        let s = number::trimmed;
+        let s = number::plain;
         let stall = self.stall.map(|[from, until]| Band {
             class: "margin",
             span_s: [from, until],
@@ -281,7 +281,7 @@ impl Line {
         }
         let texts = places.into_iter().enumerate().map(|(at, found)| {
             let Some((sum, n, least, most)) = found else { return Vec::new() };
-            let s = number::trimmed(last * (at as f64 + 0.5) / count as f64);
+            let s = number::plain(last * (at as f64 + 0.5) / count as f64);
             [s].into_iter().chain([sum / f64::from(n), least, most].map(words)).collect()
         });
         let between = ["at ", " s: mean ", ", min ", ", max ", ""].map(str::to_owned);
@@ -303,12 +303,12 @@ impl Panel {
 
     /// An empty one of counts.
     pub fn count(title: impl Into<String>) -> Self {
-        Self::new(title, number::trimmed, number::three)
+        Self::new(title, number::plain, number::three)
     }
 
     /// An empty one of times, logarithmic.
     pub fn time(title: &str) -> Self {
-        Self { axis: Axis::Log, ..Self::new(title, number::tick, number::time) }
+        Self { axis: Axis::Log, ..Self::new(title, |us| number::tick(us, "us"), number::time) }
     }
 
     fn keys(&self) -> impl Iterator<Item = (String, &str)> {
@@ -374,7 +374,7 @@ impl Panel {
                 let nearest = line.points.iter().min_by(|a, b| far(a).total_cmp(&far(b)))?;
                 Some((self.words)(nearest[2]))
             };
-            [number::trimmed(s)].into_iter().chain(lines.iter().filter_map(near)).collect()
+            [number::plain(s)].into_iter().chain(lines.iter().filter_map(near)).collect()
         });
         let texts: Vec<Vec<String>> = texts.collect();
         let name = |(at, line): (usize, &&Line)| {

@@ -98,7 +98,11 @@ pub(crate) fn series(series: &Series, what: &str, class: &str, arm: &str) -> Opt
         let panel = Panel {
             axis: Axis::Fit,
             lines: vec![Line::range(class.to_owned(), points)],
-            ..Panel::new(format!("{what}{log}, mean and range"), number::tick, number::time)
+            ..Panel::new(
+                format!("{what}{log}, mean and range"),
+                |us| number::tick(us, "us"),
+                number::time,
+            )
         };
         let stack = Stack { height: 120.0, hits: 100, ..Stack::new(vec![panel]) };
         stack.draw().labelled(&format!("{} of {arm} over the run", capital(what)))
@@ -113,11 +117,11 @@ pub(crate) fn series_caption(series: &Series) -> String {
     let slowest = series.points.iter().max_by(|a, b| a[3].total_cmp(&b[3]));
     slowest.map_or_else(String::new, |p| {
         format!(
-            "The mean stayed between {} and {}. The slowest operation took {}, {} s after the start.",
+            "The mean stayed between {} and {}. The slowest operation took {}, {} after the start.",
             number::exact_time(least),
             number::exact_time(most),
             number::time(p[3]),
-            number::trimmed(p[0])
+            number::time(p[0] * 1e6)
         )
     })
 }
@@ -183,7 +187,11 @@ fn tooltip(row: &Reach<'_>) -> String {
     let h = row.histogram;
     let middle = if h.p50.is_some() { "median" } else { "mean" };
     let time = |us: Option<f64>| {
-        format!("{}{}", us.map_or("", |us| h.sign(us)), number::time_or_absent(us))
+        format!(
+            "{}{}",
+            us.map_or("", |us| h.sign(us)),
+            us.map_or_else(|| number::ABSENT.to_owned(), number::time)
+        )
     };
     format!(
         "{}: {middle} {}, p99 {}, maximum {}",

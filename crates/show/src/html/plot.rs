@@ -145,7 +145,7 @@ impl Plot {
 
     /// A horizontal axis of latencies, in µs, with a grid.
     pub fn time_axis(&mut self, most: usize) {
-        self.x_ticks(most, true, number::tick);
+        self.x_ticks(most, true, |us| number::tick(us, "us"));
         self.base();
     }
 
@@ -244,12 +244,6 @@ pub(crate) const PIECE: f64 = 34.0;
 /// ` (log)` behind the label of a logarithmic axis.
 pub fn log_note(scale: &Scale) -> &'static str {
     if scale.is_log() { " (log)" } else { "" }
-}
-
-/// A tick of an axis of seconds.
-pub fn seconds(s: f64) -> String {
-    let text = format!("{s:.4}");
-    format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 // From values to places, and round values for ticks.

@@ -81,7 +81,7 @@ impl RoundsPicture<'_> {
         let x = Scale::from_zero(self.last_s() * 1.02, frame.left + 6.0, frame.right);
         let mut plot = Plot::new(frame, plot::TICKS_AND_LABEL, x, y);
         plot.y_ticks(ticks);
-        plot.x_ticks(6, false, plot::seconds);
+        plot.x_ticks(6, false, |s| number::tick(s, "s"));
         plot.base();
         plot.y_label(&self.words);
         plot.x_label("since the start of the run");
@@ -116,7 +116,7 @@ impl RoundsPicture<'_> {
             let name = clean::shorten(&track.arm.name, 28);
             plot.svg.text("name", (begin + 12.0, top - 11.0), Anchor::Start, &name);
             plot.base();
-            plot.x_ticks(3, false, plot::seconds);
+            plot.x_ticks(3, false, |s| number::tick(s, "s"));
             if let Some(mean) = track.mean {
                 let values = [mean * (1.0 - reach * 0.8), mean, mean * (1.0 + reach * 0.8)];
                 plot.y_ticks(values.map(|value| {

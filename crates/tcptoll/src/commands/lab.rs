@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::bail;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_core::link::LinkSpec;
-use tcptoll_core::units::human_us;
+use tcptoll_core::number;
 use tcptoll_lab::lab::certification::{Tolerance, certify};
 use tcptoll_lab::lab::{Handle, HostSource as _, Interrupt, LabError, Machine, Plan};
 use tcptoll_lab::messages::{Count, Launch, Run, SetSysctls, Watch};
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
         say(&format!(
             "lab · {} · round trip {} · client {} · server {}",
             args.link,
-            rtt.map_or("not measured".to_owned(), human_us),
+            rtt.map_or("not measured".to_owned(), number::time),
             hosts.addresses.client,
             hosts.addresses.server
         ));

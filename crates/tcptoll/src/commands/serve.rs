@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tcptoll_core::number;
 use tcptoll_core::tcp::checking::{Checking, Mechanism, probe_seconds};
-use tcptoll_core::units::{human_count, parse_time};
+use tcptoll_core::units::parse_time;
 use tcptoll_lab::load::idle::group::Group;
 use tcptoll_lab::messages::{Check, IdleReport, IdleSpec, Look};
 use tcptoll_lab::observe::read_sysctl;
@@ -120,9 +121,9 @@ fn seconds(option: &str, typed: Option<&str>) -> anyhow::Result<Option<f64>> {
 fn told(report: &IdleReport) -> String {
     format!(
         "{} connections accepted, {} bytes read, {} open at the end{}",
-        human_count(report.made),
-        human_count(report.bytes_read),
-        human_count(report.open[0] + report.open[1]),
+        number::count(report.made),
+        number::count(report.bytes_read),
+        number::count(report.open[0] + report.open[1]),
         ended(&IdleReport::default(), report)
     )
 }
@@ -130,7 +131,7 @@ fn told(report: &IdleReport) -> String {
 /// What is open, and what has ended since it was said last; `None`: all is as it was.
 fn changed(before: &IdleReport, now: &IdleReport) -> Option<String> {
     let same = (before.made, before.open, &before.ended) == (now.made, now.open, &now.ended);
-    let [off, on] = now.open.map(human_count);
+    let [off, on] = now.open.map(number::count);
     let open = || format!("open: {off} keepalive off, {on} keepalive on{}", ended(before, now));
     (!same).then(open)
 }
@@ -142,7 +143,7 @@ fn ended(before: &IdleReport, now: &IdleReport) -> String {
         for (how, count) in now {
             let more = count - before.get(how).copied().unwrap_or(0);
             if more > 0 {
-                ended.push(format!("{} keepalive {what}: {how}", human_count(more)));
+                ended.push(format!("{} keepalive {what}: {how}", number::count(more)));
             }
         }
     }

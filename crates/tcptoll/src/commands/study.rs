@@ -11,11 +11,12 @@ use crate::exit::{Status, say};
 use crate::screen::room;
 use crate::studies::TOUR;
 use crate::{output, screen, stdout, studies};
+use tcptoll_core::number;
 use tcptoll_core::record::{RECORD_VERSION, Summary};
 use tcptoll_core::sheet::{Forms, Part, Parts, Tone};
 use tcptoll_core::study::Study;
 use tcptoll_core::study::pairs::Pair;
-use tcptoll_core::study::stop::{Target, percent};
+use tcptoll_core::study::stop::Target;
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::runner::Run;
@@ -103,7 +104,7 @@ fn list() -> anyhow::Result<Status> {
         let study = Study::from_toml(&studies::text(name)?)?;
         let [_, least_s, _] = spans(&Schedule::from_study(&study)?);
         let mark = if study.published.is_empty() { ' ' } else { '*' };
-        let label = format!("{name:<longest$} {mark} ≥ {}", seconds(least_s));
+        let label = format!("{name:<longest$} {mark} ≥ {}", about(least_s));
         list.push(Part::labelled(label, longest + 13, study.question, Tone::Plain));
     }
     list.extend([Part::Blank, Part::prose(0, LIST_NOTE, Tone::Plain)]);
@@ -187,7 +188,7 @@ fn plan(schedule: &Schedule) -> Vec<Part> {
     let mut plan = vec![prose(0, &study.question), Part::Blank, line("arms".to_owned())];
     plan.extend(arms.iter().map(|arm| line(format!("  {}", arm.name))));
     if !pairs.is_empty() {
-        plan.push(line(format!("compared, margin {}", percent(*margin))));
+        plan.push(line(format!("compared, margin {}", number::percent(*margin))));
         let pair = |pair: &Pair| {
             prose(2, &format!("{} / {}, {}", arms[pair.a].name, arms[pair.b].name, pair.metric))
         };
@@ -200,7 +201,7 @@ fn plan(schedule: &Schedule) -> Vec<Part> {
         format!("; primary metric: {metric}")
     };
     let [round_s, least_s, most_s] = spans(schedule);
-    let [round, least, most] = [round_s, least_s, most_s].map(seconds);
+    let [round, least, most] = [round_s, least_s, most_s].map(about);
     let all = if arms.len() == 1 { "1 arm".to_owned() } else { format!("{} arms", arms.len()) };
     let time = if rule.max == 1 {
         format!("{all}, at least {round}")
@@ -218,10 +219,10 @@ fn plan(schedule: &Schedule) -> Vec<Part> {
 const NOT_INCLUDED: &str = "Not included: link checks, witness trials (first round only) and repeats of invalid trials (up \
                             to 3 each).";
 
-fn seconds(s: f64) -> String {
+/// An estimate in few characters: `24 s`, `4 min`, `2.8 h`.
+fn about(s: f64) -> String {
     match s {
-        s if s < 9.95 => format!("{s:.1} s"),
-        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 120.0 => number::duration(s),
         s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.1} h", s / 3_600.0),
     }
@@ -388,11 +389,6 @@ mod tests {
         assert!(text.contains("rounds\n  1 round\n"), "nothing looks at a metric: {text}");
         let text = plan("[rounds]\nfixed = 3\n[settings]\ncount = 50\n");
         assert!(text.contains(" a round, at least ") && !text.contains(" s to "), "{text}");
-    }
-
-    #[test]
-    fn time_is_told_in_the_unit_that_fits() {
-        assert_eq!([0.5, 43.2, 600.0, 10_000.0].map(seconds), ["0.5 s", "43 s", "10 min", "2.8 h"]);
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::setting::{Cell, Setting, seconds};
+use super::setting::{Cell, Setting};
 use super::snippet::Snippet;
+use tcptoll_core::number;
 use tcptoll_core::page::visits::Traffic;
 use tcptoll_core::record::{Comparison, Verdict};
-use tcptoll_core::units::{human_bytes, human_us};
 use tcptoll_measure::pages::Server;
 
 /// Version of this object.
@@ -196,7 +196,7 @@ impl Behind {
     /// In two or three sentences, with the remedy.
     pub fn words(&self, server: Server) -> String {
         let [directive, ..] = server.directives();
-        let balancer = seconds(self.balancer_ms);
+        let balancer = number::tick(self.balancer_ms as f64, "ms");
         match self.server_ms {
             None => "KeepAlive is off, so the balancer opens a connection for each request. It \
                      cannot reuse an idle connection that the server closes."
@@ -210,9 +210,9 @@ impl Behind {
                  ({balancer}). A request that the balancer sends at that moment fails (502). Set \
                  {directive} to {} if only the balancer connects to the server, or set the \
                  balancer's idle timeout below {}.",
-                seconds(ms),
-                seconds(self.balancer_ms + BEHIND_MORE_MS),
-                seconds(ms),
+                number::tick(ms as f64, "ms"),
+                number::tick((self.balancer_ms + BEHIND_MORE_MS) as f64, "ms"),
+                number::tick(ms as f64, "ms"),
             ),
         }
     }
@@ -294,7 +294,7 @@ impl Found {
             None => format!("KeepAlive Off, {limit}"),
             Some(ms) => format!(
                 "{timeout} {}, {requests} {}, {limit}",
-                seconds(ms),
+                number::tick(ms as f64, "ms"),
                 if setting.requests == 0 {
                     "unlimited".to_owned()
                 } else {
@@ -304,7 +304,7 @@ impl Found {
         };
         let p95 = cell.page_us_p95.map_or_else(
             || "No round had a complete page".to_owned(),
-            |us| format!("95 % of the pages took at most {}", human_us(us)),
+            |us| format!("95 % of the pages took at most {}", number::time(us)),
         );
         if cell.refuses() {
             return format!(
@@ -326,7 +326,7 @@ impl Found {
         );
         let memory = match cell.memory_peak_bytes {
             0 => String::new(),
-            bytes => format!(", with {} of memory", human_bytes(bytes as f64)),
+            bytes => format!(", with {} of memory", number::bytes(bytes as f64)),
         };
         format!("Set {set}. {p95}. {held}{memory}.")
     }
@@ -340,10 +340,10 @@ impl Compared {
         }
         let Some(comparison) = &self.comparison else { return "not measured".to_owned() };
         let ratio = match (comparison.ratio, comparison.ci95) {
-            (Some(ratio), Some([low, high])) => {
-                format!("{ratio:.2}× the page time (95 % CI {low:.2}–{high:.2}): ")
+            (Some(ratio), ci95) => {
+                let [times, interval] = number::times(ratio, ci95);
+                format!("{times} the page time{interval}: ")
             }
-            (Some(ratio), None) => format!("{ratio:.2}× the page time: "),
             _ => String::new(),
         };
         let verdict = match comparison.verdict {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
+use tcptoll_core::number;
 
 use super::found::Proof;
 use super::load::{Load, search};
@@ -210,12 +211,10 @@ impl Wanted<'_> {
         let verdict = comparison.as_ref().map_or(Verdict::NotEnough, |one| one.verdict);
         let ratio = comparison.as_ref().and_then(|one| Some((one.ratio?, one.ci95)));
         let figures = match ratio {
-            Some((ratio, Some([low, high]))) => {
-                format!(
-                    "{ratio:.2}× the p95 page time of the present one (95 % CI {low:.2}–{high:.2})"
-                )
+            Some((ratio, ci95)) => {
+                let [times, interval] = number::times(ratio, ci95);
+                format!("{times} the p95 page time of the present one{interval}")
             }
-            Some((ratio, None)) => format!("{ratio:.2}× the p95 page time of the present one"),
             None => "no ratio".to_owned(),
         };
         let words = match verdict {

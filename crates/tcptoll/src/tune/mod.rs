@@ -36,7 +36,8 @@ use crate::cli::{Format, TuneArgs, TuneDistribution, TuneServer, TuneStrategy};
 use crate::exit::{Status, say};
 use crate::{output, screen, stdout};
 use tcptoll_core::http::url::Url;
-use tcptoll_core::units::{human_bytes, parse_size, parse_time, text_size};
+use tcptoll_core::number;
+use tcptoll_core::units::{parse_size, parse_time, text_size};
 use tcptoll_lab::files::{Mark, read_at_most, write_own};
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_lab::servers::connections_held;
@@ -352,9 +353,9 @@ fn searched(
             bail!(
                 "not one worker fits into the memory: the server takes {} without workers, and a worker {} (weighed); \
                  give it more --memory than {}, or make workers lighter",
-                human_bytes(weight.base_bytes as f64),
-                human_bytes(weight.worker_bytes as f64),
-                human_bytes(memory_bytes as f64)
+                number::bytes(weight.base_bytes as f64),
+                number::bytes(weight.worker_bytes as f64),
+                number::bytes(memory_bytes as f64)
             );
         }
         let fits = weight.as_ref().map_or(unweighed, |weight| weight.fits);

@@ -1,10 +1,9 @@
 //! The curve of a search: page time against workers held, a dot for each setting.
 
 use super::found::Found;
-use super::setting::{Cell, seconds};
-use tcptoll_core::units::{human_bytes, human_us};
+use super::setting::Cell;
+use tcptoll_core::number;
 use tcptoll_show::html::plot::{self, Plot, Scale, log_note};
-use tcptoll_show::number;
 use tcptoll_show::svg::{Anchor, Svg};
 
 /// p95 by workers held. None: there is nothing to compare.
@@ -20,18 +19,18 @@ pub(super) fn held(found: &Found) -> Option<Svg> {
 
 /// Short: the full name is in the tooltip and in the table.
 fn short(cell: &Cell) -> String {
-    cell.setting.timeout_ms.map_or_else(|| "off".to_owned(), seconds)
+    cell.setting.timeout_ms.map_or_else(|| "off".to_owned(), |ms| number::tick(ms as f64, "ms"))
 }
 
 fn tooltip(found: &Found, cell: &Cell, us: f64) -> String {
     let memory = match cell.memory_peak_bytes {
         0 => String::new(),
-        bytes => format!(", {}", human_bytes(bytes as f64)),
+        bytes => format!(", {}", number::bytes(bytes as f64)),
     };
     format!(
         "{}: p95 {}, {:.1} held{memory}{}",
         cell.setting.name(found.server),
-        human_us(us),
+        number::time(us),
         cell.workers_held_mean,
         if cell.refuses() { ", visitors refused" } else { "" }
     )
@@ -52,9 +51,9 @@ fn draw(found: &Found, cells: &[(&Cell, f64)]) -> Svg {
     let y = scale(cells.iter().map(|(_, us)| *us), frame.bottom - 8.0, frame.top);
     let notes = [log_note(&x), log_note(&y)];
     let mut plot = Plot::new(frame, plot::TICKS_AND_LABEL, x, y);
-    plot.y_axis(5, number::tick);
+    plot.y_axis(5, |us| number::tick(us, "us"));
     plot.base();
-    plot.x_ticks(6, false, number::trimmed);
+    plot.x_ticks(6, false, number::plain);
     plot.y_label(&format!("p95 page time{}", notes[1]));
     let what = format!("{} that held a connection, mean{}", found.server.workers(), notes[0]);
     plot.x_label(&what);

@@ -12,14 +12,15 @@ use serde_json::Value;
 use super::TuneRequest;
 use super::found::{Behind, Compared, Found, Note, Stage, Weight};
 use super::load::{Load, search, setting};
-use super::setting::{Cell, Measured, Setting, seconds};
+use super::setting::{Cell, Measured, Setting};
 use super::snippet::Snippet;
 use super::strategy::{Batch, Strategy, knee};
 use crate::exit::say;
 use crate::output;
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::study::{Compare, NamedArm, RoundsAsked, Settings, Study};
-use tcptoll_core::units::{human_bytes, human_us, parse_time, text_time};
+use tcptoll_core::units::{parse_time, text_time};
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_measure::pages::Server;
 use tcptoll_measure::runner::{Run, Schedule};
@@ -110,8 +111,8 @@ impl Search<'_> {
             why: match &weight {
                 Some(weight) => format!(
                     "a worker takes {}, the server without workers {}: {} fit",
-                    human_bytes(weight.worker_bytes as f64),
-                    human_bytes(weight.base_bytes as f64),
+                    number::bytes(weight.worker_bytes as f64),
+                    number::bytes(weight.base_bytes as f64),
                     weight.fits
                 ),
                 None => "a worker could not be weighed".to_owned(),
@@ -419,7 +420,7 @@ pub(super) fn conclude(asked: &TuneRequest<'_>, found: &mut Found) {
         found.doubts.push(format!(
             "The timeout ({}) is longer than the warm-up ({warmup_s} s): connections held were still growing. A \
              longer --warmup shows where they end.",
-            seconds(ms)
+            number::tick(ms as f64, "ms")
         ));
     }
     if let Some(cell) = &chosen {
@@ -442,7 +443,7 @@ pub(super) fn conclude(asked: &TuneRequest<'_>, found: &mut Found) {
         .filter(|_| found.server.idle_holds())
         .filter(|cell| !cell.is_full() && cell.page_us_p95 > cell.page_us_mean.map(|us| us * 2.0))
     {
-        let us = |us: Option<f64>| us.map_or_else(String::new, human_us);
+        let us = |us: Option<f64>| us.map_or_else(String::new, number::time);
         found.doubts.push(format!(
             "The p95 ({}) is more than twice the mean ({}) although workers were left. Pages may have waited while \
              the server started processes: then StartServers and MinSpareServers, which are not searched, matter.",
@@ -464,7 +465,7 @@ fn cost(found: &Found, held: f64) -> String {
             "if all {} {} are in use, they take {}",
             setting.workers,
             found.server.workers(),
-            human_bytes(weight.bytes(setting.workers) as f64)
+            number::bytes(weight.bytes(setting.workers) as f64)
         )
     });
     let idle = match setting.timeout_ms {

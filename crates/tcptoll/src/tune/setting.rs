@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tcptoll_core::number;
 
 use tcptoll_core::record::Arm;
 use tcptoll_core::study::Settings;
@@ -47,7 +48,7 @@ impl Setting {
             0 => "no request limit".to_owned(),
             requests => format!("{requests} requests"),
         };
-        format!("{}, {requests}, {workers}", seconds(ms))
+        format!("{}, {requests}, {workers}", number::tick(ms as f64, "ms"))
     }
 
     /// The same as options of an arm.
@@ -67,14 +68,6 @@ impl Setting {
             }
         }
         options
-    }
-}
-
-/// `2 s`, `1.5 s`.
-pub fn seconds(ms: u64) -> String {
-    match ms % 1_000 {
-        0 => format!("{} s", ms / 1_000),
-        _ => format!("{} s", ms as f64 / 1e3),
     }
 }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::found::{Found, Note, STRATEGY};
 use super::picture;
-use super::setting::{self, seconds};
+use super::setting;
 use super::snippet::Snippet;
+use tcptoll_core::number;
 use tcptoll_core::sheet::{
     Align, Cell, Column, Forms, Part, Parts, Picture, Room, Row, Sheet, Table, Tone,
 };
-use tcptoll_core::units::{capital, human_bytes, human_us};
-use tcptoll_show::number;
+use tcptoll_core::units::capital;
 
 /// Where words begin next to a label.
 const INDENT: usize = 14;
@@ -139,11 +139,12 @@ fn table(found: &Found) -> Table {
 fn row(cell: &setting::Cell) -> [Cell; 12] {
     let figure = |text: String, value: f64| Cell { value: Some(value), ..text.into() };
     let count = |count: u64| figure(number::count(count), count as f64);
-    let us =
-        |us: Option<f64>| us.map_or_else(|| number::ABSENT.into(), |us| figure(human_us(us), us));
+    let us = |us: Option<f64>| {
+        us.map_or_else(|| number::ABSENT.into(), |us| figure(number::time(us), us))
+    };
     let setting::Setting { timeout_ms, requests, workers } = cell.setting;
     [
-        timeout_ms.map_or_else(|| "off".to_owned(), seconds).into(),
+        timeout_ms.map_or_else(|| "off".to_owned(), |ms| number::tick(ms as f64, "ms")).into(),
         match (timeout_ms, requests) {
             (None, _) => number::ABSENT.into(),
             (_, 0) => figure("no limit".to_owned(), f64::from(u32::MAX)),
@@ -165,7 +166,7 @@ fn row(cell: &setting::Cell) -> [Cell; 12] {
 fn memory(cell: &setting::Cell) -> Cell {
     match cell.memory_peak_bytes {
         0 => number::ABSENT.into(),
-        bytes => Cell { value: Some(bytes as f64), ..human_bytes(bytes as f64).into() },
+        bytes => Cell { value: Some(bytes as f64), ..number::bytes(bytes as f64).into() },
     }
 }
 
@@ -183,7 +184,7 @@ fn put_curve(parts: &mut Parts, found: &Found) {
     let log = most / least >= DECADES;
     let how = if log { "bars: log" } else { "bars from 0" };
     let workers = found.server.workers();
-    let text = format!("p95 page time by {workers} held ({how}, to {})", human_us(most));
+    let text = format!("p95 page time by {workers} held ({how}, to {})", number::time(most));
     let aligns = [Align::Right, Align::Right, Align::Left, Align::Left];
     let rows = cells.iter().map(|(cell, us)| {
         let share = if log { (us / least).ln() / (most / least).ln() } else { us / most };
@@ -287,13 +288,13 @@ fn place(found: &Found) -> Vec<String> {
         // As it was typed.
         bytes if bytes > 0 && bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
         bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
-        bytes => human_bytes(bytes as f64),
+        bytes => number::bytes(bytes as f64),
     };
     let memory = format!("{size} of memory{by}");
     let weight = found.weight.as_ref().map(|weight| {
         format!(
             "a worker takes {}, so {} fit",
-            human_bytes(weight.worker_bytes as f64),
+            number::bytes(weight.worker_bytes as f64),
             number::count(weight.fits)
         )
     });
@@ -337,7 +338,7 @@ fn search(found: &Found) -> String {
     let stopped = if found.partial { ", stopped before the end" } else { "" };
     format!(
         "{} trials in {}{how}{stopped}.",
-        number::count(found.trials.into()),
+        number::count(found.trials),
         number::duration(found.search_s)
     )
 }
@@ -348,7 +349,7 @@ fn knee(found: &Found) -> Option<String> {
     let kind = found.server.workers();
     let memory = |workers: u64| {
         found.weight.as_ref().map_or_else(String::new, |weight| {
-            format!(" ({})", human_bytes(weight.bytes(workers) as f64))
+            format!(" ({})", number::bytes(weight.bytes(workers) as f64))
         })
     };
     // Where all are taken at times, there is no reserve.

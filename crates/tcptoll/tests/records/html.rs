@@ -311,7 +311,7 @@ fn the_curve_of_deaths_ends_where_nobody_knew_of_the_others() {
     deaths.known = 3;
     let page = REPORTS.html(&summary);
     assert!(page.contains("share of dead connections detected within"));
-    assert!(page.contains("ends here: 40.0 % never detected"));
+    assert!(page.contains("ends here: 40 % never detected"));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use tcptoll_core::units::{host_port, human_count};
+use tcptoll_core::number;
+use tcptoll_core::units::host_port;
 
 use super::{CONNTRACK_FILLS, PORT_RANGE_TOO_SMALL, TW_REUSE_LOOPBACK_ONLY};
 use crate::diagnosis::{Diagnosis, Severity};
@@ -10,7 +11,7 @@ use crate::doctor::{Machine, Opening};
 use crate::watch::DestinationState;
 use crate::watch::diagnoses::host::{TRACKED, TRACKED_SUBJECT};
 use crate::watch::diagnoses::ports::{SCARCE, SLOW, fix};
-use crate::watch::diagnoses::{evidence, per_s, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, rounded, sysctl};
 
 /// `TCP_TIMEWAIT_LEN`, s: a constant of the kernel.
 const TIME_WAIT_S: f64 = 60.0;
@@ -41,10 +42,11 @@ pub(super) fn range_too_small(machine: &Machine) -> Vec<Diagnosis> {
         let left = f64::from(range.saturating_sub(to.ports_in_use));
         let lasts_s = left / opening.ports_per_s.max(opening.time_wait_per_s);
         let text = format!(
-            "{} ports/s to {} go to TIME-WAIT for 60 s; {} ports last {lasts_s:.0} s",
-            per_s(opening.time_wait_per_s),
+            "{} ports/s to {} go to TIME-WAIT for 60 s; {} ports last {}",
+            number::three(opening.time_wait_per_s),
             opening.to,
-            human_count(range.into())
+            number::count(range),
+            number::duration(lasts_s)
         );
         let rates = machine.state.rates.as_ref();
         let evidence = evidence([
@@ -89,7 +91,7 @@ pub(super) fn reuse_on_loopback_only(machine: &Machine) -> Vec<Diagnosis> {
     let to = host_port(&worst.address, worst.port);
     let text = format!(
         "tcp_tw_reuse=2 helps loopback only: {} ports to {to} are in TIME-WAIT",
-        human_count(worst.time_wait.into())
+        number::count(worst.time_wait)
     );
     let evidence = evidence([
         ("tcp_tw_reuse", Some(2.into())),
@@ -136,9 +138,10 @@ pub(super) fn conntrack_fills(machine: &Machine) -> Vec<Diagnosis> {
     }
     let fills_s = most.saturating_sub(tracked) as f64 / rate;
     let text = format!(
-        "{} new entries/s, kept for {timeout} s each, fill the connection tracking table ({}) in {fills_s:.0} s",
-        per_s(rate),
-        human_count(most)
+        "{} new entries/s, kept for {timeout} s each, fill the connection tracking table ({}) in {}",
+        number::three(rate),
+        number::count(most),
+        number::duration(fills_s)
     );
     let opens =
         state.rates.as_ref().map(|rates| rates.active_opens_per_s + rates.passive_opens_per_s);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tcptoll_core::units::human_count;
+use tcptoll_core::number;
 
 use super::servers::{at_text, behind, known, restart, seconds, short};
 use super::{CLOSE_RACE, KEEPALIVE_BEYOND_NAT, UPSTREAM_NOT_REUSED};
@@ -303,14 +303,14 @@ pub(super) fn beyond_nat(machine: &Machine) -> Vec<Diagnosis> {
         let text = match late {
             Some(_) if group.idle == 0 => format!(
                 "{} of {} connections of {subject} send no probe within {} s",
-                human_count(group.unprotected),
-                human_count(group.connections),
+                number::count(group.unprotected),
+                number::count(group.connections),
                 seconds(forgets.probe_s)
             ),
             _ => format!(
                 "{} of {} connections ({subject}) are idle for over {} s and send no probe within {} s",
-                human_count(group.idle),
-                human_count(group.connections),
+                number::count(group.idle),
+                number::count(group.connections),
                 seconds(forgets.idle_s),
                 seconds(forgets.probe_s)
             ),

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::units::{host_port, human_count, text_size};
+use tcptoll_core::number;
+use tcptoll_core::units::{host_port, text_size};
 
 use super::servers::{at, at_text, is_chosen, known, process_name, restart, short, sockets};
 use super::{BACKLOG_NOT_IN_EFFECT, BACKLOG_OVER_SOMAXCONN, BUFFERS_OVER_CAP, WORKERS_TOO_FEW};
@@ -14,7 +15,7 @@ use crate::watch::ListenerState;
 use crate::watch::diagnoses::queues::{
     FULL, NEAR, OR_FASTER, SYN_FULL, SYN_SUBJECT, backlog_setting, longer_than,
 };
-use crate::watch::diagnoses::{evidence, is_lasting, per_s, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, is_lasting, rounded, sysctl};
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
 const LOOKS_MIN: u32 = 3;
@@ -40,12 +41,11 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
         let workers = own.or(all)?;
         let program = server.program.name();
         let section = listen.section.as_ref().map(|name| format!(" ({})", short(name)));
-        let (fewest, most) =
-            (human_count(queue.shortest.into()), human_count(queue.longest.into()));
+        let (fewest, most) = (number::count(queue.shortest), number::count(queue.longest));
         let clients = if fewest == most { most } else { format!("{fewest} to {most}") };
         let busy = match workers.value {
             1 => "the one worker".to_owned(),
-            many => format!("one of {} workers", human_count(many)),
+            many => format!("one of {} workers", number::count(many)),
         };
         let text = format!(
             "{clients} clients always wait for {busy} of {program}{}",
@@ -65,7 +65,7 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
         let fix = Fix {
             change: "Find out what the workers wait for, and limit that time. Or allow more workers.".to_owned(),
             commands: vec![format!("{setting} {more}"), restart(server)],
-            effect: format!("{} requests are served concurrently.", human_count(more)),
+            effect: format!("{} requests are served concurrently.", number::count(more)),
             risk: "Each worker takes memory, and a slow backend gets more concurrent calls. A longer backlog \
                    does not help: clients only wait longer."
                 .to_owned(),
@@ -101,8 +101,8 @@ pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Diagnosis> {
     }
     let text = format!(
         "{} SYNs/s dropped: half-open requests reached three quarters of tcp_max_syn_backlog {}",
-        per_s(dropped),
-        human_count(most.into())
+        number::three(dropped),
+        number::count(most)
     );
     let evidence = evidence([
         ("syns_dropped_per_s", Some(rounded(dropped))),
@@ -221,9 +221,9 @@ pub(super) fn over_somaxconn(machine: &Machine) -> Vec<Diagnosis> {
         let text = format!(
             "{} asks for a backlog of {}; somaxconn {} clamps it to {}",
             server.program.name(),
-            human_count(asked.value),
-            human_count(*somaxconn),
-            human_count(*limit)
+            number::count(asked.value),
+            number::count(*somaxconn),
+            number::count(*limit)
         );
         let fix = Fix {
             change: format!(
@@ -236,7 +236,7 @@ pub(super) fn over_somaxconn(machine: &Machine) -> Vec<Diagnosis> {
             ],
             effect: format!(
                 "The accept queue holds {} connections, as configured.",
-                human_count(asked.value.saturating_add(1))
+                number::count(asked.value.saturating_add(1))
             ),
             risk: "The restart closes open connections. A waiting connection takes about 2.7 kB. The sysctl lasts \
                    until the next boot; a file in /etc/sysctl.d/ makes it stay."
@@ -258,8 +258,8 @@ pub(super) fn not_in_effect(machine: &Machine) -> Vec<Diagnosis> {
         let program = server.program.name();
         let text = format!(
             "{program} has a backlog of {} configured; its socket still has {}",
-            human_count(asked.value),
-            human_count(*limit)
+            number::count(asked.value),
+            number::count(*limit)
         );
         let nginx = server.program == Program::Nginx;
         let fix = Fix {
@@ -267,7 +267,7 @@ pub(super) fn not_in_effect(machine: &Machine) -> Vec<Diagnosis> {
             commands: vec![restart(server)],
             effect: format!(
                 "The accept queue holds {} connections, as configured.",
-                human_count(asked.value.saturating_add(1))
+                number::count(asked.value.saturating_add(1))
             ),
             risk: if nginx {
                 "The restart closes open connections. A reload is enough where only the backlog was changed, not \

@@ -2,9 +2,9 @@
 //! TIME-WAIT); segments that are retransmitted.
 
 use serde_json::Value;
-use tcptoll_core::units::{human_bytes, human_count, human_share};
+use tcptoll_core::number;
 
-use super::{evidence, per_s, rounded, severity, sysctl};
+use super::{evidence, rounded, severity, sysctl};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::watch::state::State;
 
@@ -29,11 +29,13 @@ pub(super) fn pressure(state: &State) -> Vec<Diagnosis> {
     let aborts =
         aborted.filter(|rate| *rate > 0.0 && !too_many && (refused.is_some() || pressed.is_some()));
     let text = match (aborts, refused.or(pressed)) {
-        (Some(rate), _) => format!("{} connections/s closed for lack of TCP memory", per_s(rate)),
+        (Some(rate), _) => {
+            format!("{} connections/s closed for lack of TCP memory", number::three(rate))
+        }
         (None, Some((used, limit))) => format!(
             "{} of TCP memory in use, above {}: {}",
-            human_bytes(used as f64),
-            human_bytes(limit as f64),
+            number::bytes(used as f64),
+            number::bytes(limit as f64),
             if refused.is_some() {
                 "the kernel refuses more"
             } else {
@@ -82,8 +84,8 @@ pub(super) fn orphans(state: &State) -> Vec<Diagnosis> {
     let harms = orphans >= limit;
     let text = format!(
         "{} of {} orphaned connections{}",
-        human_count(orphans),
-        human_count(limit),
+        number::count(orphans),
+        number::count(limit),
         if harms { ": the kernel resets further ones" } else { ": the limit is near" }
     );
     let aborted = state.rates.as_ref().map(|rates| rounded(rates.aborted_for_memory_per_s));
@@ -128,8 +130,8 @@ pub(super) fn tracked(state: &State) -> Vec<Diagnosis> {
     let text = format!(
         "{:.0} % of the connection tracking table in use: {} of {}{}",
         (100.0 * share).floor(),
-        human_count(tracked),
-        human_count(limit),
+        number::count(tracked),
+        number::count(limit),
         if full { "; new connections are dropped" } else { "" }
     );
     let evidence = evidence([
@@ -164,10 +166,13 @@ pub(super) fn time_wait(state: &State) -> Vec<Diagnosis> {
     let text = match limit {
         Some(limit) => format!(
             "{} connections/s end without TIME-WAIT: tcp_max_tw_buckets is {}",
-            per_s(rate),
-            human_count(limit)
+            number::three(rate),
+            number::count(limit)
         ),
-        None => format!("{} connections/s end without TIME-WAIT: their table is full", per_s(rate)),
+        None => format!(
+            "{} connections/s end without TIME-WAIT: their table is full",
+            number::three(rate)
+        ),
     };
     let evidence = evidence([
         ("time_wait_overflows_per_s", Some(rounded(rate))),
@@ -224,9 +229,9 @@ pub(super) fn retransmissions(state: &State) -> Vec<Diagnosis> {
         if overflows_per_s.is_some() { "; some may have met a full accept queue" } else { "" };
     let text = format!(
         "{} of the segments retransmitted: {} of {} in {:.0} s{perhaps}",
-        human_share(share),
-        human_count(seen.retransmitted),
-        human_count(all),
+        number::percent(share),
+        number::count(seen.retransmitted),
+        number::count(all),
         seen.over_s
     );
     let syns = state.rates.as_ref().map(|rates| rounded(rates.syns_retransmitted_per_s));

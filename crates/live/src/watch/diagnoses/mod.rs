@@ -168,15 +168,6 @@ pub(crate) fn rounded(value: f64) -> Value {
     Value::from((value * 1e3).round() / 1e3)
 }
 
-/// `412`, `3.4`; below 0.1 with as many decimals as it needs: never 0 for what is not.
-pub(crate) fn per_s(rate: f64) -> String {
-    if rate > 0.0 && rate < 0.1 {
-        format!("{rate:.3}")
-    } else {
-        tcptoll_core::units::human_rate_per_s(rate)
-    }
-}
-
 /// A fix by one sysctl whose former value is known.
 pub(crate) fn sysctl(
     name: &str,

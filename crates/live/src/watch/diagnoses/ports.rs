@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::{evidence, rounded, severity, sysctl};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::watch::state::{DestinationState, State};
-use tcptoll_core::units::{host_port, human_count};
+use tcptoll_core::number;
+use tcptoll_core::units::host_port;
 
 pub(crate) const SCARCE: &str = "local-ports-scarce";
 pub(crate) const SLOW: &str = "ports-search-slow";
@@ -62,13 +63,15 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
         let end = match ends_s {
             _ if used.left == 0 => ": connect(2) fails".to_owned(),
             // A longer time is no forecast.
-            Some(s) if s < 3_600.0 => format!(", exhausted in {s:.0} s at this rate"),
+            Some(s) if s < 3_600.0 => {
+                format!(", exhausted in {} at this rate", number::duration(s))
+            }
             _ => String::new(),
         };
         let text = format!(
             "{} of {} local ports left to {subject}{end}",
-            human_count(used.left.into()),
-            human_count(used.range.into())
+            number::count(used.left),
+            number::count(used.range)
         );
         let mut evidence = of_destination(state, &used);
         if let Some(s) = ends_s {
@@ -99,10 +102,10 @@ pub(super) fn slow(state: &State) -> Vec<Diagnosis> {
         }
         let subject = host_port(&to.address, to.port);
         let text = format!(
-            "{:.0} % of local ports in use to {subject} ({} of {}): connect(2) is slow",
-            100.0 * f64::from(used.taken) / f64::from(used.range),
-            human_count(used.taken.into()),
-            human_count(used.range.into())
+            "{} of local ports in use to {subject} ({} of {}): connect(2) is slow",
+            number::percent(f64::from(used.taken) / f64::from(used.range)),
+            number::count(used.taken),
+            number::count(used.range)
         );
         Some(Diagnosis {
             id: SLOW.into(),

@@ -9,9 +9,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_core::units::{echo, host_port, human_count};
+use tcptoll_core::number;
+use tcptoll_core::units::{echo, host_port};
 
-use super::{evidence, per_s, rounded, severity, subject, sysctl};
+use super::{evidence, rounded, severity, subject, sysctl};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::watch::listeners::is_nearly_full;
 use crate::watch::state::{ListenerState, Standing, State};
@@ -57,12 +58,12 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
         let (full, looks) = (stands.nearly_full, stands.looks);
         format!("lasting overload, queue > 80 % at {full}/{looks} looks")
     } else if peak > limit {
-        format!("accept queue full, {} of {}", human_count(peak.into()), human_count(limit.into()))
+        format!("accept queue full, {} of {}", number::count(peak), number::count(limit))
     } else {
-        format!("accept queue full between looks (limit {})", human_count(limit.into()))
+        format!("accept queue full between looks (limit {})", number::count(limit))
     };
     let about = if estimated { "~" } else { "" };
-    let text = format!("{about}{} overflows/s at {subject}: {queue}", per_s(rate));
+    let text = format!("{about}{} overflows/s at {subject}: {queue}", number::three(rate));
     let mut evidence = of_listener(state, group, worst);
     evidence.insert("overflows_per_s".into(), rounded(rate));
     if estimated {
@@ -76,7 +77,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
 fn unattributed(state: &State, rate: f64) -> Diagnosis {
     let text = format!(
         "{} overflows/s at full accept queues; the kernel does not report at which listener",
-        per_s(rate)
+        number::three(rate)
     );
     let dropping =
         state.listeners.iter().filter(|one| one.drops_per_s.is_some_and(|rate| rate > 0.0));
@@ -108,16 +109,20 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
         let worst = group.iter().filter(near).max_by(|a, b| share(a).total_cmp(&share(b)))?;
         let subject = host_port(&worst.address, worst.port);
         let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
-        let filled = format!("{} of {}", human_count(peak.into()), human_count(limit.into()));
+        let filled = format!("{} of {}", number::count(peak), number::count(limit));
         let queue = if peak > limit {
             format!("{filled} in the accept queue of {subject}, which is full")
         } else {
-            let share = 100.0 * share(&worst);
-            format!("accept queue of {subject} at {share:.0} % of its limit: {filled}")
+            let share = number::percent(share(&worst));
+            format!("accept queue of {subject} at {share} of its limit: {filled}")
         };
         // No look knows what was dropped before the first.
         let none = worst.drops == Some(0) && state.interval_s > 0.0 && state.at_s > 0.0;
-        let text = if none { format!("{queue}, no drop in {}", lasted(state.at_s)) } else { queue };
+        let text = if none {
+            format!("{queue}, no drop in {}", number::duration(state.at_s))
+        } else {
+            queue
+        };
         let lasts = lasting(state, worst).is_some();
         Some(Diagnosis {
             id: NEAR.into(),
@@ -166,7 +171,7 @@ pub(super) fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Fix {
         ),
         _ => "Raise net.core.somaxconn and the application's backlog, and restart it.".to_owned(),
     };
-    let held = human_count(u64::from(wanted) + 1);
+    let held = number::count(u64::from(wanted) + 1);
     Fix {
         change,
         commands,
@@ -245,14 +250,14 @@ fn diagnose(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     });
     let (worst, queue, how) = all.max_by_key(|(_, queue, _)| queue.shortest)?;
     let subject = host_port(&worst.address, worst.port);
-    let clients = human_count(queue.shortest.into());
+    let clients = number::count(queue.shortest);
     let (text, severity) = match how {
         Stands::WaitS(wait_s) => (
             format!(
                 "{clients} clients wait at {subject} at each look ({} in {:.0} s): ≥ {} at this rate",
                 queue.looks,
                 queue.over_s,
-                lasted(wait_s)
+                number::duration(wait_s)
             ),
             Severity::Problem,
         ),
@@ -345,16 +350,6 @@ pub(super) fn lasting<'l>(state: &State, listener: &'l ListenerState) -> Option<
     (long && stands.nearly_full * 5 >= stands.looks * 4).then_some(stands)
 }
 
-/// A time in few characters: `12 s`, `4 min`, `3 h`.
-pub(super) fn lasted(s: f64) -> String {
-    match s {
-        s if s < 10.0 => format!("{s:.1} s"),
-        s if s < 120.0 => format!("{s:.0} s"),
-        s if s < 7_200.0 => format!("{:.0} min", (s / 60.0).floor()),
-        s => format!("{:.0} h", (s / 3_600.0).floor()),
-    }
-}
-
 pub(super) fn of_listener(
     state: &State,
     group: &Group<'_>,
@@ -402,11 +397,11 @@ pub(super) fn syn_full(state: &State) -> Vec<Diagnosis> {
         return Vec::new();
     }
     let text = if dropped {
-        format!("{} SYNs/s dropped: a SYN queue is full", per_s(rates.syns_dropped_per_s))
+        format!("{} SYNs/s dropped: a SYN queue is full", number::three(rates.syns_dropped_per_s))
     } else {
         format!(
             "{} SYN cookies/s sent: a SYN queue is full; clients still connect",
-            per_s(rates.cookies_sent_per_s)
+            number::three(rates.cookies_sent_per_s)
         )
     };
     let longest = state.listeners.iter().max_by_key(|one| one.syn_queue_len);

@@ -190,7 +190,7 @@ fn a_queue_is_near_its_limit_above_four_fifths_of_it() {
     assert_eq!(near(103, 128)[0].id, "accept-queue-near");
     let text = near(103, 128).remove(0).text;
     assert!(text.starts_with("accept queue of [2001:"), "{text}");
-    assert!(text.ends_with(" at 80 % of its limit: 103 of 128"), "{text}");
+    assert!(text.ends_with(" at 80.5 % of its limit: 103 of 128"), "{text}");
     let full = near(129, 128).remove(0).text;
     assert!(full.starts_with("129 of 128 in the accept queue of [2001:"), "{full}");
     // A state without an interval is the first, which does not know what was dropped before.

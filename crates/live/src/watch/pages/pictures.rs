@@ -67,7 +67,7 @@ fn picture(
 
 /// Lines of counts.
 fn counts(label: &str, lines: Vec<Line>) -> Panel {
-    Panel { lines, corners: true, ..Panel::new(label, number::trimmed_ratio, number::three) }
+    Panel { lines, corners: true, ..Panel::new(label, number::plain, number::three) }
 }
 
 /// The accept queue of each of the busiest listeners, and its limit.
@@ -114,8 +114,8 @@ fn queue_caption(listener: &ListenerReview, near: bool) -> String {
     };
     format!(
         "Longest queue: {}. Limit: {}{beyond}. {overflowed} dropped {}.",
-        number::whole(listener.accept_queue_peak.into()),
-        number::whole(listener.accept_queue_limit.into()),
+        number::count(listener.accept_queue_peak),
+        number::count(listener.accept_queue_limit),
         plural(listener.drops, "packet"),
     )
 }
@@ -174,12 +174,8 @@ fn ports(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
         .filter_map(|one| Some((one.ports_left?, one)))
         .min_by_key(|one| one.0);
     let (left, to) = least?;
-    let caption = format!(
-        "Minimum: {} left to {}, at {}.",
-        number::whole(left.into()),
-        to.to,
-        view.at(to.at_s)
-    );
+    let caption =
+        format!("Minimum: {} left to {}, at {}.", number::count(left), to.to, view.at(to.at_s));
     let panel = Panel { axis, ..panel };
     Some(picture(view, "Local ports left by destination", caption, panel, None))
 }
@@ -192,7 +188,7 @@ fn sockets(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
         line("sockets in use", "a2", points, |point| as_f64(point.levels.sockets), false),
         line("in TIME-WAIT", "a3", points, |point| as_f64(point.levels.time_wait), false),
     ];
-    let most = |n: Option<u64>| n.map_or_else(|| "—".to_owned(), |n| number::whole(n as i64));
+    let most = |n: Option<u64>| n.map_or_else(|| "—".to_owned(), number::count);
     let caption = format!(
         "Maximum: {} in use, {} in TIME-WAIT.",
         most(levels.sockets),
@@ -221,13 +217,13 @@ fn memory(view: &Dated<'_>, points: &[Interval]) -> Option<Picture> {
     let pressure = view.review.limits.memory_pressure_bytes;
     let near = pressure.filter(|limit| *limit <= most.saturating_mul(8));
     let level = |limit: u64| Level::named(limit as f64, "memory pressure".to_owned(), "d1");
-    let limit =
-        pressure.map(|limit| format!(" Memory pressure begins at {}.", number::bytes(limit)));
-    let caption = format!("Maximum: {}.{}", number::bytes(most), limit.unwrap_or_default());
+    let limit = pressure
+        .map(|limit| format!(" Memory pressure begins at {}.", number::bytes(limit as f64)));
+    let caption = format!("Maximum: {}.{}", number::bytes(most as f64), limit.unwrap_or_default());
     let panel = Panel {
         lines: vec![line("TCP memory", "a5", points, bytes, true)],
         levels: near.into_iter().map(level).collect(),
-        tick: number::bytes_tick,
+        tick: |bytes| number::tick(bytes, "bytes"),
         ..counts("of all sockets of the machine", Vec::new())
     };
     Some(picture(view, "TCP memory", caption, panel, None))

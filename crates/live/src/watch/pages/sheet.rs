@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use tcptoll_core::number;
+use tcptoll_core::number::count;
 use tcptoll_core::printable::shell_argument;
 use tcptoll_core::sheet::{Forms, Note, Part, Parts, Picture, Sheet, Table, Tone};
-use tcptoll_show::number;
-use tcptoll_show::number::whole;
 
 use super::pictures::{anchor, timeline};
 use super::{Dated, pictures, tables};
@@ -193,7 +193,7 @@ fn machine(review: &Review) -> Vec<[String; 2]> {
     let mut pairs = vec![
         ["kernel".to_owned(), passport.kernel.clone()],
         ["CPU".to_owned(), format!("{} × {}", passport.cpus, passport.cpu)],
-        ["memory".to_owned(), number::bytes(passport.memory_bytes)],
+        ["memory".to_owned(), number::bytes(passport.memory_bytes as f64)],
     ];
     let limits = &review.limits;
     let known = [
@@ -206,7 +206,7 @@ fn machine(review: &Review) -> Vec<[String; 2]> {
         ("net.netfilter.nf_conntrack_max", limits.tracked_max),
     ];
     for (name, value) in known {
-        pairs.extend(value.map(|value| [name.to_owned(), whole(value as i64)]));
+        pairs.extend(value.map(|value| [name.to_owned(), count(value as i64)]));
     }
     pairs
 }

@@ -9,8 +9,8 @@ use crate::watch::{DATA_RETRANSMITTED, Process};
 use crate::watch::{Episode, ListenerReview, Review};
 
 use super::Dated;
-use tcptoll_show::number;
-use tcptoll_show::number::{ABSENT, duration, three, whole};
+use tcptoll_core::number;
+use tcptoll_core::number::{ABSENT, count, duration, three};
 
 /// Rows of a table for people, at most: the JSON object has the rest.
 const ROWS_MAX: usize = 40;
@@ -26,7 +26,7 @@ pub(super) fn place(view: &Dated<'_>) -> Vec<String> {
         format!("{}, one every {}", plural(*looks, "look"), duration(view.review.interval_s)),
     ];
     if view.review.joined_most > 1 {
-        let joined = whole(view.review.joined_most.into());
+        let joined = count(view.review.joined_most);
         phrases.push(format!("up to {joined} looks joined in a line of the record"));
     }
     phrases
@@ -60,7 +60,7 @@ pub(super) fn answer(view: &Dated<'_>) -> [String; 2] {
                 name(one),
                 view.at(one.peak_at_s),
                 plural(one.accept_queue_peak.into(), "connection"),
-                whole(one.accept_queue_limit.into())
+                count(one.accept_queue_limit)
             )
         },
     );
@@ -101,7 +101,7 @@ fn undropped(review: &Review) -> String {
             let deferred = deferred.min(all);
             let at_most = match deferred {
                 0 => String::new(),
-                _ => format!(", at most {} of them by TCP_DEFER_ACCEPT", whole(deferred as i64)),
+                _ => format!(", at most {} of them by TCP_DEFER_ACCEPT", count(deferred)),
             };
             format!(
                 "listeners dropped {} (sk_drops), none at a full queue{at_most}",
@@ -124,8 +124,8 @@ fn two_totals(review: &Review) -> Option<String> {
     Some(format!(
         "Drops are sk_drops of each listener: {} in all. ListenDrops of the host is {}. sk_drops also counts RSTs \
          to half-open requests, and counts a dropped last ACK twice. {}",
-        whole(sockets as i64),
-        whole(host as i64),
+        count(sockets),
+        count(host),
         deferred.unwrap_or_default()
     ))
 }
@@ -210,17 +210,17 @@ pub(super) fn listeners(view: &Dated<'_>) -> Table {
         let overflows = if one.overflows_unknown_s > 0.0 && one.overflows <= 0.0 {
             ABSENT.to_owned()
         } else {
-            format!("{about}{}", whole(one.overflows.round() as i64))
+            format!("{about}{}", count(one.overflows.round() as i64))
         };
         vec![
             name(one),
             process(one.process.as_ref()),
-            whole(one.accept_queue_peak.into()),
-            whole(one.accept_queue_limit.into()),
+            count(one.accept_queue_peak),
+            count(one.accept_queue_limit),
             view.at(one.peak_at_s),
             overflows,
             one.overflows_peak_per_s.map_or_else(|| ABSENT.to_owned(), three),
-            whole(one.drops as i64),
+            count(one.drops),
         ]
     };
     let shown = review.listeners.len().min(ROWS_MAX);
@@ -233,7 +233,7 @@ pub(super) fn listeners(view: &Dated<'_>) -> Table {
         0 => {}
         1 => note += "1 listener had an empty queue and no drops. ",
         idle => {
-            let idle = whole(idle.into());
+            let idle = count(idle);
             let _ =
                 write!(note, "Up to {idle} listeners at a time had an empty queue and no drops. ");
         }
@@ -271,10 +271,10 @@ pub(super) fn destinations(view: &Dated<'_>) -> Table {
     let rows = review.destinations.iter().take(ROWS_MAX).map(|one| {
         vec![
             one.to.clone(),
-            whole(one.ports_in_use.into()),
-            one.ports_left.map_or_else(|| ABSENT.to_owned(), |left| whole(left.into())),
-            whole(one.time_wait.into()),
-            whole(one.syn_sent.into()),
+            count(one.ports_in_use),
+            one.ports_left.map_or_else(|| ABSENT.to_owned(), count),
+            count(one.time_wait),
+            count(one.syn_sent),
             view.at(one.at_s),
         ]
     });
@@ -310,7 +310,7 @@ pub(super) fn counts(view: &Dated<'_>) -> Table {
     let row = |key: &str, words: &str| {
         let n = figure(review, key).filter(|n| *n > 0)?;
         let (peak, at) = peak(view, key);
-        Some(vec![words.to_owned(), whole(n as i64), peak, at])
+        Some(vec![words.to_owned(), count(n), peak, at])
     };
     if let (Some(sent), Some(again)) =
         (figure(review, "segments_out"), figure(review, DATA_RETRANSMITTED))
@@ -318,17 +318,17 @@ pub(super) fn counts(view: &Dated<'_>) -> Table {
     {
         let (most, at) = peak(view, "segments_out");
         let words = "segments sent, retransmissions excluded";
-        rows.push(vec![words.to_owned(), whole(sent as i64), most, at]);
+        rows.push(vec![words.to_owned(), count(sent), most, at]);
         let (most, at) = peak(view, DATA_RETRANSMITTED);
         let share = number::percent(again as f64 / (sent + again) as f64);
         let words = format!("segments retransmitted, SYNs excluded ({share})");
-        rows.push(vec![words, whole(again as i64), most, at]);
+        rows.push(vec![words, count(again), most, at]);
     }
     rows.extend(COUNTS.iter().filter_map(|(key, words)| row(key, words)));
     let levels = &review.levels;
     let level = |words: &str, n: Option<u64>| {
         let n = n.filter(|n| *n > 0)?;
-        Some(vec![words.to_owned(), whole(n as i64), ABSENT.to_owned(), ABSENT.to_owned()])
+        Some(vec![words.to_owned(), count(n), ABSENT.to_owned(), ABSENT.to_owned()])
     };
     rows.extend(level("sockets in use, maximum", levels.sockets));
     rows.extend(level("sockets in TIME-WAIT, maximum", levels.time_wait));
@@ -336,7 +336,12 @@ pub(super) fn counts(view: &Dated<'_>) -> Table {
     rows.extend(level("connections tracked, maximum", levels.tracked));
     if let Some(bytes) = levels.memory_bytes.filter(|bytes| *bytes > 0) {
         let absent = || ABSENT.to_owned();
-        rows.push(vec!["TCP memory, maximum".to_owned(), number::bytes(bytes), absent(), absent()]);
+        rows.push(vec![
+            "TCP memory, maximum".to_owned(),
+            number::bytes(bytes as f64),
+            absent(),
+            absent(),
+        ]);
     }
     let uncounted_s = review.lasted_s - review.counted_s;
     Table { // The first look has no interval; rounding is no gap.

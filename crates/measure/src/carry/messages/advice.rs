@@ -9,10 +9,11 @@
 //! the link. A run that has none says nothing of it.
 
 use tcptoll_core::experiment::figures::{GOODPUT, LATENCY};
+use tcptoll_core::number;
 use tcptoll_core::record::HistogramSummary;
 use tcptoll_core::record::{Advice, Arm};
 use tcptoll_core::study::level_text;
-use tcptoll_core::units::{human_rate, human_us, text_size};
+use tcptoll_core::units::text_size;
 
 use super::Pattern;
 use crate::kit::conclusion::value;
@@ -61,24 +62,24 @@ fn blocks_with_nagle(all: &[Series<'_>], best: Best) -> Option<Advice> {
     // Where no size fills the link, another limit decides.
     let from = series.fills_from(best.bytes_per_s)?;
     let share = |point: Point<'_>| {
-        let percent = point.bytes_per_s / best.bytes_per_s * 100.0;
-        format!("{} {percent:.0} %", size_words(point.bytes))
+        let percent = number::percent(point.bytes_per_s / best.bytes_per_s);
+        format!("{} {percent}", number::size(point.bytes))
     };
     let change = if from == smallest.bytes {
         format!(
             "With Nagle's algorithm on, messages of {} or more need no buffering.",
-            size_words(from)
+            number::size(from)
         )
     } else if from <= block.bytes {
         format!(
             "With Nagle's algorithm on, write blocks of {} or more; buffer smaller messages.",
-            size_words(from)
+            number::size(from)
         )
     } else {
         format!(
             "With Nagle's algorithm on, write blocks of {} or more; {} is too small here.",
-            size_words(from),
-            size_words(block.bytes)
+            number::size(from),
+            number::size(block.bytes)
         )
     };
     let mut shown = vec![share(smallest)];
@@ -92,7 +93,7 @@ fn blocks_with_nagle(all: &[Series<'_>], best: Best) -> Option<Advice> {
         undo: "Write each message separately.".to_owned(),
         proof: Some(format!(
             "share of {reference} ({}): {}",
-            human_rate(best.bytes_per_s * 8.0),
+            number::bit_rate(best.bytes_per_s * 8.0),
             shown.join(", ")
         )),
     })
@@ -117,7 +118,7 @@ fn batches_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
         .filter(is_batch)
         .filter_map(|batch| Some((batch, gain(batch)?)))
         .max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
-    let block = size_words(batch.block_bytes?);
+    let block = number::size(batch.block_bytes?);
     let change = if ratio >= 1.0 + ALIKE {
         format!(
             "With TCP_NODELAY, collect small messages in the program and write blocks of {block}."
@@ -125,7 +126,7 @@ fn batches_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
     } else {
         format!(
             "With TCP_NODELAY, do not batch messages of {} into {block}: it gains nothing here.",
-            size_words(bytes)
+            number::size(bytes)
         )
     };
     Some(Advice {
@@ -134,10 +135,10 @@ fn batches_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
         cost: "A message waits until its block is full or flushed.".to_owned(),
         undo: "Write each message separately.".to_owned(),
         proof: Some(format!(
-            "messages of {} with {}: {}× the messages/s of single writes",
-            size_words(bytes),
+            "messages of {} with {}: {} the messages/s of single writes",
+            number::size(bytes),
             batch.name,
-            factor(ratio)
+            number::times(ratio, None)[0]
         )),
     })
 }
@@ -157,13 +158,13 @@ fn large_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
         .collect();
     let worst = ratios.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let (bytes, ratio) = worst;
-    let smallest = size_words(ratios.first()?.0);
+    let smallest = number::size(ratios.first()?.0);
     let change = if ratio >= 1.0 - ALIKE {
         format!("For messages of {smallest} or more, set TCP_NODELAY: it costs no bandwidth.")
     } else {
         format!(
             "For messages of {}, leave Nagle's algorithm on: TCP_NODELAY costs bandwidth here.",
-            size_words(bytes)
+            number::size(bytes)
         )
     };
     Some(Advice {
@@ -174,8 +175,8 @@ fn large_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
                 .to_owned(),
         undo: "Set TCP_NODELAY=0.".to_owned(),
         proof: Some(format!(
-            "from {smallest} on, TCP_NODELAY has at least {}× the goodput of Nagle's algorithm",
-            factor(ratio)
+            "from {smallest} on, TCP_NODELAY has at least {} the goodput of Nagle's algorithm",
+            number::times(ratio, None)[0]
         )),
     })
 }
@@ -206,8 +207,8 @@ fn latency_without_nagle(arms: &[&Arm]) -> Option<Advice> {
     let (on_us, off_us) = pairs.max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)))?;
     let proof = format!(
         "an exchange takes {} with Nagle's algorithm and {} with TCP_NODELAY (medians)",
-        human_us(on_us),
-        human_us(off_us)
+        number::time(on_us),
+        number::time(off_us)
     );
     let change = if off_us <= on_us * (1.0 - ALIKE) {
         "If latency matters, set TCP_NODELAY, or write each message with one call."
@@ -223,11 +224,6 @@ fn latency_without_nagle(arms: &[&Arm]) -> Option<Advice> {
         undo: "Set TCP_NODELAY=0.".to_owned(),
         proof: Some(proof),
     })
-}
-
-/// A ratio in words, with the digits that it deserves.
-fn factor(ratio: f64) -> String {
-    if ratio < 10.0 { format!("{ratio:.2}") } else { format!("{ratio:.0}") }
 }
 
 /// From this share of the best goodput on, or of the link's rate, a size fills the link.
@@ -279,7 +275,7 @@ fn settings(arm: &Arm) -> Option<(String, String, Vec<String>)> {
         None => message.program.clone(),
     };
     let work = |name: &str, us: f64| {
-        if us > 0.0 { format!("{name} {}", human_us(us)) } else { String::new() }
+        if us > 0.0 { format!("{name} {}", number::time(us)) } else { String::new() }
     };
     let window = transfer.client.send_buffer.asked_bytes.map(text_size);
     let rest = vec![
@@ -291,16 +287,6 @@ fn settings(arm: &Arm) -> Option<(String, String, Vec<String>)> {
         arm.factors.get("link").map_or_else(String::new, level_text),
     ];
     Some((nagle.to_owned(), block, rest))
-}
-
-/// A size in a sentence: `1 byte`, `1500 bytes`, `16 KiB`.
-pub(super) fn size_words(bytes: u64) -> String {
-    let text = text_size(bytes);
-    match (bytes, text.split_at(text.len().saturating_sub(1))) {
-        (1, _) => "1 byte".to_owned(),
-        (_, (count, unit @ ("K" | "M" | "G"))) => format!("{count} {unit}iB"),
-        _ => format!("{text} bytes"),
-    }
 }
 
 /// The series of arms whose messages nobody answers, in order of their first arms.

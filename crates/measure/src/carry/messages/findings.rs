@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tcptoll_core::experiment::figures::{CLIENT_CPU, CLIENT_SEGMENTS, GOODPUT, LATENCY};
 use tcptoll_core::experiment::spec::{CauseSpec, Finding};
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, Sender, Summary};
-use tcptoll_core::units::{human_rate, human_rate_per_s, human_us};
 use tcptoll_core::verdict::throughput::quiet_rtt_us;
 
-use super::advice::{FILLED, Series, size_words, typical_us};
+use super::advice::{FILLED, Series, typical_us};
 use super::sheet::limit;
 use super::{ACK_DELAY, CALLS, CLIENT_CPU_SHARE, Pattern, RATE, SERVER_CPU_SHARE, advice};
 use crate::carry::throughput;
@@ -79,19 +79,9 @@ pub(super) fn nothing(arms: &[&Arm]) -> String {
 
 /// What one message costs the sender: `0.38 µs of client CPU and 0.05 segments`.
 fn cost(arm: &Arm) -> Option<String> {
-    let cpu = human_us(value(arm, CLIENT_CPU.name)?);
+    let cpu = number::time(value(arm, CLIENT_CPU.name)?);
     let segments = value(arm, CLIENT_SEGMENTS.name)?;
-    Some(format!("{cpu} of client CPU and {} segments", few(segments)))
-}
-
-/// A number per message: three digits, and no more than 1,000ths.
-fn few(count: f64) -> String {
-    match count {
-        count if count < 0.001 => "under 0.001".to_owned(),
-        count if count < 0.1 => format!("{count:.3}"),
-        count if count < 10.0 => format!("{count:.2}"),
-        count => format!("{count:.1}"),
-    }
+    Some(format!("{cpu} of client CPU and {} segments", number::three(segments)))
 }
 
 /// One arm: rate, goodput, what a message costs.
@@ -99,13 +89,14 @@ pub(super) fn one(arm: &Arm) -> Option<Vec<String>> {
     let bytes = arm.own.message.as_ref()?.bytes;
     let carried = format!(
         "The connection carries {} messages/s of {} ({}).",
-        human_rate_per_s(value(arm, RATE.name)?),
-        size_words(bytes),
-        human_rate(value(arm, GOODPUT.name)? * 8.0)
+        number::three(value(arm, RATE.name)?),
+        number::size(bytes),
+        number::bit_rate(value(arm, GOODPUT.name)? * 8.0)
     );
     let costs = cost(arm).zip(value(arm, CALLS.name));
-    let costs = costs
-        .map(|(cost, calls)| format!("Each message takes {} system calls, {cost}.", few(calls)));
+    let costs = costs.map(|(cost, calls)| {
+        format!("Each message takes {} system calls, {cost}.", number::three(calls))
+    });
     Some([Some(carried), costs].into_iter().flatten().collect())
 }
 
@@ -132,13 +123,16 @@ pub(super) fn sizes(arms: &[&Arm], partial: bool) -> Option<Vec<String>> {
     let (mut from, mut never) = (Vec::new(), Vec::new());
     for one in judged.iter().take(SERIES_STATED) {
         match one.fills_from(best.bytes_per_s) {
-            Some(bytes) => from.push(format!("{} ({})", size_words(bytes), one.name)),
+            Some(bytes) => from.push(format!("{} ({})", number::size(bytes), one.name)),
             None => never.push(one.name.clone()),
         }
     }
     let reference = if best.is_link { "the link's rate" } else { "the best goodput" };
-    let level =
-        format!("{:.0} % of {reference} ({})", FILLED * 100.0, human_rate(best.bytes_per_s * 8.0));
+    let level = format!(
+        "{} of {reference} ({})",
+        number::percent(FILLED),
+        number::bit_rate(best.bytes_per_s * 8.0)
+    );
     let never = enumerated(&never);
     let reached = match (from.as_slice(), never.as_str()) {
         ([], never) => format!("Goodput reaches {level} at no message size with {never}."),
@@ -160,7 +154,7 @@ pub(super) fn sizes(arms: &[&Arm], partial: bool) -> Option<Vec<String>> {
         .collect();
     let bytes = several.first()?.points.first()?.bytes;
     let costs = (!smallest.is_empty())
-        .then(|| format!("A message of {} costs {}.", size_words(bytes), smallest.join(" or ")));
+        .then(|| format!("A message of {} costs {}.", number::size(bytes), smallest.join(" or ")));
     let unmeasured = (!unjudged.is_empty()).then(|| {
         let names: Vec<String> = unjudged.iter().map(|one| one.name.clone()).collect();
         format!("Some sizes have no valid trial with {}.", enumerated(&names))
@@ -182,9 +176,9 @@ fn rates(arms: &[&Arm]) -> Option<String> {
         .iter()
         .map(|(arm, rate)| {
             let segments = value(arm, CLIENT_SEGMENTS.name)
-                .map(|count| format!(" in {} segments each", few(count)))
+                .map(|count| format!(" in {} segments each", number::three(count)))
                 .unwrap_or_default();
-            format!("{} messages/s{segments} ({})", human_rate_per_s(*rate), arm.name)
+            format!("{} messages/s{segments} ({})", number::three(*rate), arm.name)
         })
         .collect();
     match each.as_slice() {
@@ -208,11 +202,13 @@ pub(super) fn exchanges(arms: &[&Arm]) -> Option<String> {
     }
     let each: Vec<String> = known
         .iter()
-        .map(
-            |(arm, us)| {
-                if several { format!("{} ({})", human_us(*us), arm.name) } else { human_us(*us) }
-            },
-        )
+        .map(|(arm, us)| {
+            if several {
+                format!("{} ({})", number::time(*us), arm.name)
+            } else {
+                number::time(*us)
+            }
+        })
         .collect();
     match each.as_slice() {
         [] => None,
@@ -246,7 +242,7 @@ fn first(arms: &[&Arm]) -> Option<String> {
     Some(format!(
         "The fastest exchange of the warm-up took {}, so a short run without warm-up would not \
          show the stall.",
-        human_us(hidden)
+        number::time(hidden)
     ))
 }
 
@@ -269,8 +265,8 @@ fn limits(arms: &[&Arm]) -> Option<String> {
         let share =
             receiver.iter().filter_map(|arm| value(arm, SERVER_CPU_SHARE.name)).reduce(f64::max);
         format!(
-            "the receiver's CPU is the limit ({:.0} %) in {}{more}",
-            share.unwrap_or(0.0) * 100.0,
+            "the receiver's CPU is the limit ({}) in {}{more}",
+            number::percent(share.unwrap_or(0.0)),
             names.join(", ")
         )
     };
@@ -391,7 +387,7 @@ pub(super) fn exchange(arm: &Arm) -> Option<Finding> {
     }
     if let Some(us) = on_the_wire {
         evidence.insert("ack_delay_max_us".to_owned(), Value::from(us));
-        text += &format!(" by up to {} on the wire", human_us(us));
+        text += &format!(" by up to {} on the wire", number::time(us));
     }
     Some(Finding { text: text + ".", evidence })
 }

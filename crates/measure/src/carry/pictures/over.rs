@@ -2,7 +2,7 @@
 //! bars, limits as thin dashed lines, published figures as hollow squares. Then which way of sending is the fastest
 //! at each size: a cell per size and way, its goodput relative to the greatest of all, as a figure and as a colour.
 
-use tcptoll_core::units::capital;
+use tcptoll_core::units::{capital, text_size};
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
 use tcptoll_show::own::Picture;
@@ -37,16 +37,6 @@ pub(super) fn picture(lines: &Lines<'_>) -> Picture {
     }
 }
 
-/// A size in a sentence: `1 byte`, `512 bytes`, `64K`.
-pub(super) fn spoken(size: f64) -> String {
-    let text = number::size(size);
-    match text.as_str() {
-        "1" => "1 byte".to_owned(),
-        _ if size < 1_024.0 => format!("{text} bytes"),
-        _ => text,
-    }
-}
-
 /// A value of the metric in words.
 fn words(lines: &Lines<'_>, value: f64) -> String {
     if lines.rate { number::bit_rate(value) } else { number::time(value) }
@@ -76,9 +66,9 @@ fn draw(lines: &Lines<'_>) -> Svg {
     let keyed = key > 1;
     let below = plot::TICKS_AND_LABEL + if keyed { plot::KEY * key as f64 } else { 0.0 };
     let mut plot = Plot::new(frame, below, x, y);
-    let tick = |value| if lines.rate { number::rate_tick(value) } else { number::tick(value) };
+    let tick = |value| number::tick(value, if lines.rate { "bit/s" } else { "us" });
     plot.y_axis(8, tick);
-    plot.x_ticks(8, true, number::size);
+    plot.x_ticks(8, true, |size| text_size(size as u64));
     let auto_at = frame.right - AUTO / 2.0 + 6.0;
     if auto {
         plot.svg.line("grid", (auto_at, frame.top), (auto_at, bottom));
@@ -229,16 +219,24 @@ fn enough(lines: &Lines<'_>, line: &Line<'_>) -> Option<String> {
     let (least, first) = line.sized().next()?;
     let noun = lines.size.noun;
     let text = if size.total_cmp(&largest).is_eq() {
-        format!("a {noun} of {} gives the most, {}", spoken(size), words(lines, best.value))
+        format!(
+            "a {noun} of {} gives the most, {}",
+            number::size(size as u64),
+            words(lines, best.value)
+        )
     } else {
         let share = match (point.value / best.value * 100.0).floor() {
             percent if percent < 100.0 => format!("{percent} % of the greatest"),
             _ => "as much as any other".to_owned(),
         };
-        format!("a {noun} of {} gives {}, {share}", spoken(size), words(lines, point.value))
+        format!(
+            "a {noun} of {} gives {}, {share}",
+            number::size(size as u64),
+            words(lines, point.value)
+        )
     };
     let from = if least < size {
-        format!("; {} gives {}", spoken(least), words(lines, first.value))
+        format!("; {} gives {}", number::size(least as u64), words(lines, first.value))
     } else {
         String::new()
     };
@@ -267,9 +265,9 @@ fn ends(lines: &Lines<'_>, line: &Line<'_>) -> Option<String> {
         line.before(),
         lines.shown.words,
         words(lines, first.value),
-        spoken(least),
+        number::size(least as u64),
         words(lines, last.value),
-        spoken(most)
+        number::size(most as u64)
     )))
 }
 
@@ -286,7 +284,7 @@ fn apart(lines: &Lines<'_>) -> Option<String> {
     (high.label != low.label).then(|| {
         format!(
             "The lines are furthest apart at {}: {} has {} the {} of {}.",
-            spoken(size),
+            number::size(size as u64),
             high.label,
             number::ratio(ratio),
             lines.shown.words,
@@ -343,7 +341,7 @@ fn draw_cells(lines: &Lines<'_>, best: f64) -> Svg {
     for (at, bytes) in sizes.iter().enumerate() {
         let row = top + at as f64 * HEIGHT;
         let y = row + HEIGHT / 2.0;
-        svg.text("", (left - 8.0, y), Anchor::End, &number::size(*bytes));
+        svg.text("", (left - 8.0, y), Anchor::End, &text_size(*bytes as u64));
         for (way, line) in lines.all.iter().enumerate() {
             let Some(point) = line.of_size(*bytes) else { continue };
             let share = point.value / best;
@@ -398,7 +396,7 @@ fn caption_of_cells(lines: &Lines<'_>, best: f64) -> String {
             |(size, _)| {
                 format!(
                     "From {} on, the ways of sending are within 5 % of each other.",
-                    spoken(*size)
+                    number::size(*size as u64)
                 )
             },
         ),

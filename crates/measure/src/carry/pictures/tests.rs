@@ -77,7 +77,7 @@ fn a_window_study_shows_goodput_over_the_window_with_both_limits() {
     // The 1M window could carry 965 Mbit/s in a round trip, the link 941.
     assert_eq!(
         picture.caption,
-        "A window of 1M gives the most, 941 Mbit/s; 16K gives 15.1 Mbit/s; auto gives 941 Mbit/s."
+        "A window of 1 MiB gives the most, 941 Mbit/s; 16 KiB gives 15.1 Mbit/s; auto gives 941 Mbit/s."
     );
     let svg = picture.svg.to_string();
     assert!(svg.contains("link: 941 Mbit/s of payload"), "{svg}");
@@ -160,7 +160,7 @@ fn the_heat_map_has_a_cell_per_size_and_way_with_its_figure() {
     assert!(heat.svg.to_string().contains(">1.7</text>"), "1 byte with Nagle: {}", heat.svg);
     assert_eq!(
         heat.caption,
-        "From 1K on, the ways of sending are within 5 % of each other. Cells: percent of the \
+        "From 1 KiB on, the ways of sending are within 5 % of each other. Cells: percent of the \
          greatest goodput, 941 Mbit/s."
     );
     let nagle_alone =
@@ -187,7 +187,7 @@ fn exchanges_show_latency_over_size_up_to_the_99th_percentile() {
     let picture = picture(&summary).unwrap();
     assert_eq!(
         picture.caption,
-        "The median latency is 40.0 µs for 1 byte and 44.0 µs for 1K. Bars: up to the 99th \
+        "The median latency is 40.0 µs for 1 byte and 44.0 µs for 1 KiB. Bars: up to the 99th \
          percentile."
     );
     assert!(picture.svg.to_string().contains("message 1: 40.0 µs (99th percentile 80.0 µs)"));

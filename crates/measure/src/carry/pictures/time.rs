@@ -22,7 +22,7 @@ const QUANTITIES: [Quantity; 3] = [
         series: "goodput_bytes_per_s",
         title: "goodput",
         factor: 8.0,
-        tick: number::rate_tick,
+        tick: |rate| number::tick(rate, "bit/s"),
         words: number::bit_rate,
         reference: link,
         reference_words: "dashed: link",
@@ -31,8 +31,8 @@ const QUANTITIES: [Quantity; 3] = [
         series: "congestion_window_bytes",
         title: "congestion window",
         factor: 1.0,
-        tick: number::bytes_tick,
-        words: number::human_bytes,
+        tick: |bytes| number::tick(bytes, "bytes"),
+        words: number::bytes,
         reference: |_| None,
         reference_words: "",
     },
@@ -40,7 +40,7 @@ const QUANTITIES: [Quantity; 3] = [
         series: "rtt_us",
         title: "round trip",
         factor: 1.0,
-        tick: number::tick,
+        tick: |us| number::tick(us, "us"),
         words: number::time,
         reference: quiet_rtt_us,
         reference_words: "dashed: quiet link",
@@ -182,7 +182,7 @@ fn draw_rows(rows: &[Lane<'_>]) -> Svg {
     let times = rows.iter().flat_map(|row| [Some(row.loaded_us), row.quiet_us]).flatten();
     let round_trip = Scale::fit(times, of_rtt.left, of_rtt.right);
     let mut plot = Plot::of_rows(of_goodput, plot::TICKS, goodput);
-    plot.x_ticks(2, true, number::rate_tick);
+    plot.x_ticks(2, true, |rate| number::tick(rate, "bit/s"));
     plot.base();
     plot.y_label("goodput");
     let mut plot = Plot::on(plot.svg, of_rtt, round_trip, Scale::between(0.0, 1.0, bottom, top));

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, Summary};
-use tcptoll_core::units::{capital, human_count};
+use tcptoll_core::units::capital;
 use tcptoll_core::verdict::effective;
 use tcptoll_core::verdict::throughput::{Direction, Limit, limited_by};
 
-use super::transfer_arm::{QUEUE_SHOWN, SAME, TransferArm, queue, rate, told};
+use super::transfer_arm::{QUEUE_SHOWN, SAME, TransferArm, queue, told};
 use super::{memory, several};
 use crate::carry::throughput;
 use crate::kit::conclusion::{answer_of, explain, explanations, step};
@@ -54,11 +55,11 @@ pub(super) fn nothing(summary: &Summary) -> String {
 pub(super) fn one(told: &TransferArm<'_>) -> Vec<String> {
     let who = match told.transfer.connections {
         0 | 1 => "one connection carries".to_owned(),
-        several => format!("{} connections carry", human_count(several)),
+        several => format!("{} connections carry", number::count(several)),
     };
     let ways: Vec<String> = Direction::used_in(told.transfer)
         .filter_map(|(direction, way)| {
-            let goodput = rate(way.goodput_bytes_per_s()?);
+            let goodput = number::metric(way.goodput_bytes_per_s()?, "bytes/s");
             Some(format!("{goodput} to the {}", direction.receiver()))
         })
         .collect();

@@ -4,11 +4,12 @@
 use tcptoll_core::experiment::column::{Column, Figure, Table};
 use tcptoll_core::experiment::columns::{ERRORS, OK};
 use tcptoll_core::experiment::spec::MetricSpec;
+use tcptoll_core::number;
 use tcptoll_core::record::{
     Arm, Buffer, BufferLimit, ConnectionMemory, MemorySockets, MemoryState, NextStep, Summary,
 };
 use tcptoll_core::sheet::Room;
-use tcptoll_core::units::{human_bytes, human_count, text_size};
+use tcptoll_core::units::text_size;
 
 use super::{CLIENT_FILLED_MEMORY, CLIENT_IDLE_MEMORY, SERVER_FILLED_MEMORY, SERVER_IDLE_MEMORY};
 use crate::kit::conclusion::{Excerpt, stated, step};
@@ -68,8 +69,7 @@ fn share(memory: &ConnectionMemory, bytes: f64) -> f64 {
 fn range(figures: &[f64]) -> Option<String> {
     let least = figures.iter().copied().reduce(f64::min)?;
     let most = figures.iter().copied().reduce(f64::max)?;
-    let (least, most) = (human_bytes(least), human_bytes(most));
-    Some(if least == most { most } else { format!("{least} to {most}") })
+    Some(number::range(&number::bytes(least), &number::bytes(most)))
 }
 
 /// What a connection without data holds.
@@ -113,14 +113,14 @@ fn filled_words(told: &[MemoryArm<'_>]) -> Option<String> {
     let of_arms: Vec<(&MemoryArm<'_>, f64)> =
         of_most.filter_map(|told| Some((told, both_ends(told.1)?))).collect();
     let phrase = |&((arm, memory), bytes): &(&MemoryArm<'_>, f64)| {
-        let each = human_bytes(bytes);
+        let each = number::bytes(bytes);
         if told.len() > 1 {
             return format!("{each} ({})", arm.name);
         }
         let all = memory.filled.as_ref().map_or(0.0, |filled| memory.in_total(filled));
         match memory.connections {
             0 | 1 => each,
-            n => format!("{each} ({} for {} connections)", human_bytes(all), human_count(n)),
+            n => format!("{each} ({} for {} connections)", number::bytes(all), number::count(n)),
         }
     };
     let phrases = match stated(of_arms, |(_, bytes)| *bytes) {
@@ -153,7 +153,8 @@ fn rule(told: &[MemoryArm<'_>]) -> Option<String> {
     let (window, [client, server]) =
         told.iter().filter_map(of_arm).max_by_key(|(window, _)| *window)?;
     let window = text_size(window);
-    let figures = format!("{client:.2} × {window} (client), {server:.2} × {window} (server)");
+    let [of_client, of_server] = [client, server].map(number::three);
+    let figures = format!("{of_client} × {window} (client), {of_server} × {window} (server)");
     Some(if client.max(server) > 2.0 {
         format!("A full buffer can hold more than twice the window: {figures}.")
     } else {
@@ -216,22 +217,22 @@ fn each(
     let memory = connection_memory(arm)?;
     let of_state = state.state(memory)?;
     if let Some(bytes) = with(memory, Some(of_state)) {
-        return Some(human_bytes(bytes));
+        return Some(number::bytes(bytes));
     }
     let bytes = buffers(of_state) / memory.connections.max(1) as f64;
-    Some(format!("{} + structures", human_bytes(bytes)))
+    Some(format!("{} + structures", number::bytes(bytes)))
 }
 
 /// What buffers were asked for and got: `256K → 512K`, with the limit that changed it.
 fn buffer(buffer: Buffer) -> String {
-    let got = human_bytes(buffer.effective_bytes as f64);
+    let got = number::bytes(buffer.effective_bytes as f64);
     let Some(asked) = buffer.asked_bytes else { return format!("auto, initially {got}") };
     let why = match buffer.changed_by {
         None => "",
         Some(BufferLimit::Maximum) => " (maximum)",
         Some(BufferLimit::Minimum) => " (minimum)",
     };
-    format!("{} → {got}{why}", human_bytes(asked as f64))
+    format!("{} → {got}{why}", number::bytes(asked as f64))
 }
 
 fn total(arm: &Arm, state: In) -> Option<f64> {
@@ -299,19 +300,19 @@ const TOTAL: &[Column] = &[
     words(
         (ALL, "idle"),
         "all, both ends, idle",
-        |arm| total(arm, In::Idle).map(human_bytes),
+        |arm| total(arm, In::Idle).map(number::bytes),
         |arm| total(arm, In::Idle),
     ),
     words(
         (ALL, "filled"),
         "all, both ends, filled",
-        |arm| total(arm, In::Filled).map(human_bytes),
+        |arm| total(arm, In::Filled).map(number::bytes),
         |arm| total(arm, In::Filled),
     ),
     words(
         (ALL, "payload"),
         "payload in filled buffers",
-        |arm| filled(connection_memory(arm)?).map(|state| human_bytes(state.payload_bytes)),
+        |arm| filled(connection_memory(arm)?).map(|state| number::bytes(state.payload_bytes)),
         |arm| filled(connection_memory(arm)?).map(|state| state.payload_bytes),
     ),
 ];
@@ -320,7 +321,7 @@ const TOTAL: &[Column] = &[
 const RULE: &[Column] = &[words(
     ("rule, one end", "2 × window"),
     "rule of thumb: 2 × window, one end",
-    |arm| connection_memory(arm).and_then(rule_bytes).map(human_bytes),
+    |arm| connection_memory(arm).and_then(rule_bytes).map(number::bytes),
     |arm| connection_memory(arm).and_then(rule_bytes),
 )];
 
@@ -348,13 +349,13 @@ const WITNESS: &[Column] = &[
     words(
         ("", "machine's TCP memory"),
         "growth of the machine's TCP memory, filled",
-        |arm| filled(connection_memory(arm)?).map(|state| human_bytes(state.machine_tcp_bytes)),
+        |arm| filled(connection_memory(arm)?).map(|state| number::bytes(state.machine_tcp_bytes)),
         |arm| filled(connection_memory(arm)?).map(|state| state.machine_tcp_bytes),
     ),
     words(
         ("", "machine's slabs"),
         "growth of the machine's slabs, idle",
-        |arm| connection_memory(arm).map(|memory| human_bytes(memory.idle.machine_slab_bytes)),
+        |arm| connection_memory(arm).map(|memory| number::bytes(memory.idle.machine_slab_bytes)),
         |arm| connection_memory(arm).map(|memory| memory.idle.machine_slab_bytes),
     ),
 ];

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Buffer, Summary};
 use tcptoll_core::study::level_text;
-use tcptoll_core::units::{human_bytes, human_us, text_size};
+use tcptoll_core::units::text_size;
 use tcptoll_core::verdict::throughput::{Direction, Limit};
 
-use super::transfer_arm::{QUEUE_SHOWN, SAME, SIZES, TransferArm, queue, rate, told};
+use super::transfer_arm::{QUEUE_SHOWN, SAME, SIZES, TransferArm, queue, told};
 
 /// Arms that differ in one size alone, the smallest first, and those without a size: `auto`.
 pub(super) struct Sizes<'a> {
@@ -99,7 +100,7 @@ fn alike(arms: &[TransferArm<'_>], least: &TransferArm<'_>, best: &TransferArm<'
     let link =
         best.transfer.link_bytes_per_s.map(|link| link * best.transfer.ways().count() as f64);
     let link = match link {
-        Some(link) if !full => format!(" of the link's {}", rate(link)),
+        Some(link) if !full => format!(" of the link's {}", number::metric(link, "bytes/s")),
         _ => String::new(),
     };
     let (low, high) = (least.rate(), best.rate());
@@ -157,17 +158,17 @@ fn tuned(sizes: &Sizes<'_>, least: &TransferArm<'_>) -> Option<Tuned> {
         Tuned::AsGood(format!("{name} (tuned by the kernel) carries about as much, {rate}"))
     } else if ratio > 1.0 {
         Tuned::Differs(format!(
-            "{name} (tuned by the kernel) carries {}, {:.0} % more than the best of the fixed sizes ({})",
+            "{name} (tuned by the kernel) carries {}, {} more than the best of the fixed sizes ({})",
             auto.rate(),
-            (ratio - 1.0) * 100.0,
+            number::percent(ratio - 1.0),
             best.arm.name
         ))
     } else {
         let reason = auto.reason().unwrap_or_else(|| auto.unknown());
         Tuned::Differs(format!(
-            "{name} (tuned by the kernel) carries {}, {:.0} % less than {}: {reason}",
+            "{name} (tuned by the kernel) carries {}, {} less than {}: {reason}",
             auto.rate(),
-            (1.0 - ratio) * 100.0,
+            number::percent(1.0 - ratio),
             best.arm.name
         ))
     })
@@ -204,8 +205,8 @@ fn same_buffers(arms: &[TransferArm<'_>]) -> Option<String> {
     Some(format!(
         "{} and {last} are identical: the kernel sets their buffers to {} (send) and {} (receive).",
         names.join(", "),
-        human_bytes(send as f64),
-        human_bytes(receive as f64)
+        number::bytes(send as f64),
+        number::bytes(receive as f64)
     ))
 }
 
@@ -240,7 +241,8 @@ fn enough(sizes: &Sizes<'_>) -> Option<Advice> {
     let best = sizes.best();
     let share = told.goodput / best;
     let seen = |told: &TransferArm<'_>| {
-        format!("arm {}: {}, {:.0} % of the best arm", told.arm.name, told.of_link(), share * 100.0)
+        let share = number::percent(share);
+        format!("arm {}: {}, {share} of the best arm", told.arm.name, told.of_link())
     };
     Some(if share >= 1.0 - SAME {
         of_cause(
@@ -255,7 +257,7 @@ fn enough(sizes: &Sizes<'_>) -> Option<Advice> {
             format!(
                 "Do not set buffers of 32 KiB for this link. A rule of 2008 calls them enough, but \
                  the best arm carries {}.",
-                rate(best)
+                number::metric(best, "bytes/s")
             ),
             "Kernel memory for each connection with queued data.",
             seen(told),
@@ -274,7 +276,7 @@ fn safety(sizes: &Sizes<'_>) -> Option<Advice> {
         return None;
     }
     let ([_, before], [_, after]) = (least.round_trips()?, told.round_trips()?);
-    let (before_text, after_text) = (human_us(before), human_us(after));
+    let (before_text, after_text) = (number::time(before), number::time(after));
     let proof = format!(
         "arm {}: {} at a round trip of {before_text}; arm {}: {} at {after_text}",
         least.arm.name,
@@ -289,7 +291,7 @@ fn safety(sizes: &Sizes<'_>) -> Option<Advice> {
                 "Do not ask for more than {optimum} on this link. A rule of 2008 advises two to \
                  four times the measured optimum, but {size} carries no more and makes each round \
                  trip {} longer.",
-                human_us(after - before)
+                number::time(after - before)
             ),
             "There is no reserve: a longer round trip needs a larger buffer in proportion.",
             proof,

@@ -2,9 +2,10 @@
 
 use tcptoll_core::experiment::column::value;
 use tcptoll_core::experiment::figures::GOODPUT;
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Sender, SocketEnd, Summary, Transfer};
 use tcptoll_core::study::level_text;
-use tcptoll_core::units::{human_rate, human_us, parse_size};
+use tcptoll_core::units::parse_size;
 use tcptoll_core::verdict::throughput::{Direction, Limit, quiet_rtt_us};
 
 use super::{TRANSFER, sheet};
@@ -40,7 +41,7 @@ impl<'a> TransferArm<'a> {
     }
 
     pub(super) fn rate(&self) -> String {
-        rate(self.goodput)
+        number::metric(self.goodput, "bytes/s")
     }
 
     /// Its goodput, next to the payload rate of the link where that is known:
@@ -49,13 +50,13 @@ impl<'a> TransferArm<'a> {
         let ways = self.transfer.ways().count() as f64;
         match self.transfer.link_bytes_per_s.map(|link| link * ways) {
             Some(link) if self.goodput < link => {
-                format!("{} of the link's {}", self.rate(), rate(link))
+                format!("{} of the link's {}", self.rate(), number::metric(link, "bytes/s"))
             }
             // At the edges of the window a little more may arrive than the link carries on average.
             Some(link) if self.goodput > link * (1.0 + MORE) => format!(
                 "{} (above the link's {}: bytes that waited before the window arrived in it)",
                 self.rate(),
-                rate(link)
+                number::metric(link, "bytes/s")
             ),
             Some(_) | None => self.rate(),
         }
@@ -83,7 +84,7 @@ impl<'a> TransferArm<'a> {
         if let Some(late) = late.filter(|us| *us >= LATE_US) {
             return format!(
                 "no limit was reached because the link emulator was late (p99 {})",
-                human_us(late)
+                number::time(late)
             );
         }
         let trips = value(self.arm, TRANSFER.name)
@@ -93,7 +94,7 @@ impl<'a> TransferArm<'a> {
         if let Some(trips) = trips {
             return format!("slow start dominates a transfer of {trips:.1} round trips");
         }
-        let end = |end: &SocketEnd| format!("{:.0} %", end.cpu_share * 100.0);
+        let end = |end: &SocketEnd| number::percent(end.cpu_share);
         let Transfer { client, server, .. } = self.transfer;
         format!(
             "no limit was reached, and the client used {} of a CPU, the server {}",
@@ -139,10 +140,6 @@ const SLOW_START_TRIPS: f64 = 10.0;
 /// From here on the lateness of the link (p99, µs) explains a goodput that nothing else does.
 const LATE_US: f64 = 2_000.0;
 
-pub(super) fn rate(bytes_per_s: f64) -> String {
-    human_rate(bytes_per_s * 8.0)
-}
-
 pub(super) fn told(summary: &Summary) -> Vec<TransferArm<'_>> {
     summary.arms.iter().filter_map(TransferArm::from_arm).collect()
 }
@@ -155,8 +152,8 @@ pub(super) fn queue(told: &TransferArm<'_>, arm: &str) -> Option<String> {
         let queue = if arm.is_empty() { "The".to_owned() } else { format!("With {arm}, the") };
         format!(
             "{queue} queue lengthens the round trip from {} to {}.",
-            human_us(quiet),
-            human_us(loaded)
+            number::time(quiet),
+            number::time(loaded)
         )
     })
 }

@@ -1,10 +1,9 @@
 //! What to set so that dead peers are detected in time, with cost and proof, for each mechanism.
 
-use crate::kit::conclusion::few;
+use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, Keepalive, Summary};
 use tcptoll_core::tcp::checking;
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism, Path, Setting, SettingPlace};
-use tcptoll_core::units::{human_count, human_rate, human_share, human_us};
 
 /// The cause that all of it answers.
 pub(super) const UNNOTICED: &str = "dead-peer-unnoticed";
@@ -98,11 +97,11 @@ fn proof(arm: &Arm, checked: &Keepalive) -> Option<String> {
         "arm {}: all {} dead connections detected, the last after {} (computed bound: \
          {}, plus {} for timers); 0 of {} live connections closed",
         arm.name,
-        human_count(deaths.dead),
-        human_us(max),
-        human_us(bound_s * 1e6),
-        human_us(deaths.granularity_s.unwrap_or(0.0) * 1e6),
-        human_count(deaths.alive)
+        number::count(deaths.dead),
+        number::time(max),
+        number::time(bound_s * 1e6),
+        number::time(deaths.granularity_s.unwrap_or(0.0) * 1e6),
+        number::count(deaths.alive)
     ))
 }
 
@@ -134,7 +133,7 @@ fn advice(
     let goal = format!(
         "{} detect a dead peer within {}",
         if wanted.asked { "To" } else { "For example, to" },
-        human_us(wanted.within_s * 1e6)
+        number::time(wanted.within_s * 1e6)
     );
     let (change, undo) = match checking.mechanism {
         Mechanism::Tcp => (
@@ -194,7 +193,7 @@ fn written(setting: &Setting) -> String {
 }
 
 fn cost(checking: &Checking, wanted: Wanted, measured: Option<f64>) -> String {
-    let per_hour = |count: Option<f64>| count.map(|count| human_count(count.round() as u64));
+    let per_hour = |count: Option<f64>| count.map(|count| number::count(count.round() as u64));
     let packets = per_hour(checking.packets_per_hour()).unwrap_or_default();
     let bytes = per_hour(checking.bytes_per_hour());
     let bytes = bytes.map_or_else(String::new, |bytes| format!(" and {bytes} bytes"));
@@ -209,8 +208,8 @@ fn cost(checking: &Checking, wanted: Wanted, measured: Option<f64>) -> String {
         text += &format!(
             "; {:.1} packets/s and {} for {} connections",
             per_s(packets),
-            human_rate(per_s(bytes) * 8.0),
-            human_count(connections)
+            number::bit_rate(per_s(bytes) * 8.0),
+            number::count(connections)
         );
     }
     text.push('.');
@@ -228,11 +227,11 @@ fn risk(checking: &Checking, wanted: Wanted) -> Option<String> {
         " With {} independent packet loss each way and a round trip of at most {}, {} of {} live \
          connections are closed per hour. An interruption of {} closes connections that are just being tested, \
          one of {} closes all.",
-        human_share(path.loss),
-        human_us(path.rtt_s * 1e6),
-        few(wrongly),
-        human_count(connections),
-        human_us((bound_s - period_s) * 1e6),
-        human_us(bound_s * 1e6)
+        number::percent(path.loss),
+        number::time(path.rtt_s * 1e6),
+        number::three(wrongly),
+        number::count(connections),
+        number::time((bound_s - period_s) * 1e6),
+        number::time(bound_s * 1e6)
     ))
 }

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 
 use super::advice;
 use crate::kit::conclusion::{
-    Excerpt, answer_of, enumerated, explain, explanations, few, first_stated, stated, step, value,
+    Excerpt, answer_of, enumerated, explain, explanations, first_stated, stated, step, value,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Comparison, Deaths, Keepalive, NextStep, PlaceKind, Summary};
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
-use tcptoll_core::units::{capital, human_count, human_us};
+use tcptoll_core::units::capital;
 
 /// Of at most this many arms the computed detection time is stated too.
 const EXPECTED_STATED: usize = 2;
@@ -130,8 +131,8 @@ fn answer(summary: &Summary) -> String {
 /// What is left to say where nothing was compared, counted or detected.
 fn held(told: &CheckedArm<'_>) -> String {
     let CheckedArm { arm, checked, .. } = told;
-    let (ok, all) = (human_count(arm.ok), human_count(arm.attempts));
-    let time = human_us(checked.window_s * 1e6);
+    let (ok, all) = (number::count(arm.ok), number::count(arm.attempts));
+    let time = number::time(checked.window_s * 1e6);
     let sent = if told.mechanism() == Mechanism::None {
         ", and nothing was sent on them: a dead peer would stay undetected"
     } else {
@@ -147,20 +148,12 @@ const UNIT: &str = " packets per hour";
 fn an_hour(packets: f64) -> String {
     match packets {
         0.0 => "no packets".to_owned(),
-        packets if packets < 10.0 => format!("{packets:.1}{UNIT}"),
-        packets => format!("{}{UNIT}", human_count(packets.round() as u64)),
+        packets => format!("{}{UNIT}", number::three(packets)),
     }
 }
 
-/// `3.10 to 4.09 s`.
 fn range_us([min, max]: [f64; 2]) -> String {
-    let (min, max) = (human_us(min), human_us(max));
-    match min.split_once(' ').zip(max.split_once(' ')) {
-        _ if min == max => max,
-        // One unit is enough.
-        Some(((figure, one), (_, other))) if one == other => format!("{figure} to {max}"),
-        _ => format!("{min} to {max}"),
-    }
+    number::range(&number::time(min), &number::time(max))
 }
 
 /// An arm, and its quickest and slowest detection, µs.
@@ -214,10 +207,10 @@ fn when(mechanism: Mechanism, deaths: &Deaths, detection_us: [f64; 2], expected:
     if let Some(due) = deaths.due_s().filter(|_| expected || deaths.late > 0) {
         let ran_late = deaths.late == 0 && last_us > due * 1e6;
         let but = if ran_late { ", but the machine ran late" } else { "" };
-        remarks.push(format!("expected: within {}{but}", human_us(due * 1e6)));
+        remarks.push(format!("expected: within {}{but}", number::time(due * 1e6)));
     }
     if deaths.late > 0 {
-        remarks.push(format!("{} of them too late", human_count(deaths.late)));
+        remarks.push(format!("{} of them too late", number::count(deaths.late)));
     }
     if mechanism == Mechanism::Lazy && !told_by_itself(deaths) {
         remarks.push("when new connections needed places".to_owned());
@@ -257,11 +250,11 @@ fn told_by_itself(deaths: &Deaths) -> bool {
 }
 
 fn of_dead(deaths: &Deaths) -> String {
-    let dead = human_count(deaths.dead);
+    let dead = number::count(deaths.dead);
     match (deaths.known, deaths.dead) {
         (1, 1) => "the dead connection".to_owned(),
         (known, all) if known == all => format!("all {dead} dead connections"),
-        (known, _) => format!("{} of {dead} dead connections", human_count(known)),
+        (known, _) => format!("{} of {dead} dead connections", number::count(known)),
     }
 }
 
@@ -301,11 +294,11 @@ fn wrongly_closed(arms: &[CheckedArm<'_>]) -> Option<String> {
     };
     let all: Vec<Closed> = arms.iter().filter_map(closed).collect();
     let phrase = |one: &Closed| {
-        let (name, count) = (&one.name, human_count(one.count));
+        let (name, count) = (&one.name, number::count(one.count));
         match one.expected {
             Some((alive, [least, mean, most])) => {
-                let alive = human_count(alive);
-                let [least, mean, most] = [least, mean, most].map(few);
+                let alive = number::count(alive);
+                let [least, mean, most] = [least, mean, most].map(number::plain);
                 format!(
                     "{name} closed {count} of {alive} live connections (expected: {mean}; \
                      {least} to {most} in 99 of 100 runs)"
@@ -372,7 +365,7 @@ fn packets(arms: &[CheckedArm<'_>]) -> Option<String> {
         let idle = counted.iter().find_map(|(told, _)| told.checked.checking.period_s())?;
         return Some(format!(
             "No probe was sent because the idle time of {} s is longer than any trial.",
-            human_count(idle as u64)
+            number::count(idle as u64)
         ));
     }
     let phrase = |(told, _): &(&CheckedArm<'_>, f64)| {
@@ -399,7 +392,7 @@ fn cpu(arms: &[CheckedArm<'_>]) -> Option<String> {
         return None;
     }
     let phrase = |(told, us): &(&CheckedArm<'_>, f64)| {
-        let us = human_us(*us);
+        let us = number::time(*us);
         match told.mechanism() {
             Mechanism::None if told.unique => format!("{us}/s unchecked"),
             _ => format!("{us}/s with {}", told.name()),
@@ -489,9 +482,9 @@ pub(super) fn dead_peer_unnoticed(arm: &Arm) -> Option<Finding> {
     let why = why(&keepalive.checking, deaths);
     let text = format!(
         "{} of {} dead connections were not detected within {}: {why}.",
-        human_count(deaths.dead - deaths.known),
-        human_count(deaths.dead),
-        human_us(deaths.watched_s * 1e6)
+        number::count(deaths.dead - deaths.known),
+        number::count(deaths.dead),
+        number::time(deaths.watched_s * 1e6)
     );
     Some(Finding { text, evidence })
 }
@@ -517,9 +510,11 @@ fn why(checking: &Checking, deaths: &Deaths) -> String {
         _ => match deaths.bound_s.filter(|bound| *bound > deaths.watched_s) {
             Some(bound) if checking.mechanism == Mechanism::Write => format!(
                 "the kernel still retransmits, for up to {} after the death (computed)",
-                human_us(bound * 1e6)
+                number::time(bound * 1e6)
             ),
-            Some(bound) => format!("detection takes up to {} (computed)", human_us(bound * 1e6)),
+            Some(bound) => {
+                format!("detection takes up to {} (computed)", number::time(bound * 1e6))
+            }
             None => "detection was due, but did not come; look at the packets (--pcap)".to_owned(),
         },
     }

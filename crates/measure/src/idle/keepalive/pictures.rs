@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use tcptoll_core::units::capital;
 
 use super::sheet::{deaths, due_s, keepalive};
-use super::trade::{Curve, Trade, seconds, setting, trade, who};
+use super::trade::{Curve, Trade, setting, trade, who};
 use super::{DETECTION, MACHINE_CPU, trade};
 use tcptoll_core::experiment::column::value;
 use tcptoll_core::record::{Arm, Deaths, Keepalive};
@@ -200,7 +200,7 @@ fn counted(counts: &BTreeMap<String, u64>) -> Option<String> {
 /// Expected false alarms: `2.1 [0, 6]`.
 fn expected_wrongly(arm: &Arm) -> Option<String> {
     let [least, mean, most] = deaths(arm)?.expected_wrongly?;
-    Some(format!("{} [{}, {}]", number::figure(mean), number::figure(least), number::figure(most)))
+    Some(format!("{} [{}, {}]", number::three(mean), number::three(least), number::three(most)))
 }
 
 /// How an arm checked: `server: probes after 10 s of silence, 3 of them, 1 s apart`.
@@ -275,7 +275,8 @@ fn of_deaths(arm: &Arm, d: &Deaths) -> Vec<Note> {
         note(true, never);
     }
     if d.late > 0 {
-        let due = due_s(arm).map_or_else(String::new, |s| format!(" than {}", seconds(s)));
+        let due =
+            due_s(arm).map_or_else(String::new, |s| format!(" than {}", number::tick(s, "s")));
         let text = format!("{} of {} were detected later{due}", number::count(d.late), of_dead(d));
         note(true, text);
     }
@@ -301,7 +302,7 @@ fn never(d: &Deaths) -> Option<String> {
         return None;
     }
     let known = if d.known == 0 { "none".to_owned() } else { number::count(d.known) };
-    Some(format!("{known} of {} detected within {}", of_dead(d), seconds(d.watched_s)))
+    Some(format!("{known} of {} detected within {}", of_dead(d), number::time(d.watched_s * 1e6)))
 }
 
 /// Lines of the picture, axes apart.
@@ -383,7 +384,7 @@ fn lines(trade: &Trade<'_>, width: usize) -> Vec<String> {
     let mut lines = vec![format!("  detected after (log); {}", key(&cells))];
     lines.extend(cells.into_iter().enumerate().map(|(row, cells)| {
         let tick = y.decades().find(|s| ROWS - 1 - y.cell(*s) == row);
-        let tick = tick.map_or_else(String::new, |s| number::tick(s * 1e6));
+        let tick = tick.map_or_else(String::new, |s| number::tick(s * 1e6, "us"));
         let cells: String = cells.into_iter().collect();
         format!("{tick:>width$} │{cells}", width = LEFT - 2).trim_end().to_owned()
     }));
@@ -410,7 +411,7 @@ fn bottom(x: &Axis) -> [String; 3] {
     for packets in x.decades() {
         let at = x.cell(packets);
         rule[at] = '┴';
-        let text = number::trimmed_ratio(packets);
+        let text = number::plain(packets);
         let from =
             at.saturating_sub(text.chars().count() / 2).min(x.cells - text.len().min(x.cells));
         for (place, letter) in ticks[from..].iter_mut().zip(text.chars()) {
@@ -451,8 +452,8 @@ mod tests {
         let of_known = |known| notes(&arm(checking(Mechanism::Tcp), dead("freeze", 100, known)));
         assert_eq!(of_known(100), []);
         let note = |text: &str| [Note::new(text, true)];
-        assert_eq!(of_known(0), note("none of 100 dead connections detected within 60 s"));
-        assert_eq!(of_known(2), note("2 of 100 dead connections detected within 60 s"));
+        assert_eq!(of_known(0), note("none of 100 dead connections detected within 60.0 s"));
+        assert_eq!(of_known(2), note("2 of 100 dead connections detected within 60.0 s"));
     }
 
     #[test]

@@ -11,10 +11,11 @@ use super::SPEC;
 use crate::kit::TrialError;
 use crate::kit::settings::{LabSpec, SettingsReader, number, unescape, wrong};
 use crate::kit::target::Target;
+use tcptoll_core::number;
 use tcptoll_core::study::Settings;
 use tcptoll_core::tcp::checking;
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism, Path, WHEEL_SHARE};
-use tcptoll_core::units::{human_share, human_us, parse_share, parse_size};
+use tcptoll_core::units::{parse_share, parse_size};
 use tcptoll_lab::messages::Lazy;
 
 /// The most connections of one trial.
@@ -173,7 +174,7 @@ impl KeepaliveSettings {
         if checking.tries(link.rtt.as_secs_f64()) == Some(0) && to.is_none() {
             return Err(TrialError::Setting(format!(
                 "every test would time out: the round trip of the link takes {}; raise --answer-within or --interval",
-                human_us(link.rtt.as_secs_f64() * 1e6)
+                number::time(link.rtt.as_secs_f64() * 1e6)
             )));
         }
         if let Some((typed, Fault::Cut | Fault::Loss(_))) = &fault
@@ -496,13 +497,13 @@ fn cheapest(
     checking::cheapest(mechanism, within.as_secs_f64(), path).ok_or_else(|| {
         let path_is = format!(
             "{} packet loss and a round trip of {}",
-            human_share(path.loss),
-            human_us(path.rtt_s * 1e6)
+            number::percent(path.loss),
+            number::time(path.rtt_s * 1e6)
         );
         let why = match checking::soonest_s(mechanism, path) {
             Some(s) => format!(
                 "{mechanism} needs at least {}: write a longer time. With {path_is}, a shorter time closes live connections in more than one of a million tests",
-                human_us(s * 1e6)
+                number::time(s * 1e6)
             ),
             None => format!("{mechanism} has no setting for {path_is}: lower --assumed-loss"),
         };

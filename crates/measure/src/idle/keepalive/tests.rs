@@ -432,7 +432,7 @@ fn unnoticed_deaths_bring_the_cheapest_settings_for_half_a_minute() {
     // A test of four tries fails 1.6e-7 of the time where each try fails with 0.0199.
     assert_eq!(
         probes.cost,
-        "327 packets and 17,018 bytes per hour for each idle connection; 90.9 packets/s and 37.8 kbit/s for 1,000 connections. With 1 % independent packet loss each way and a round trip of at most 200 ms, 0.03 of 1,000 live connections are closed per hour. An interruption of 4.00 s closes connections that are just being tested, one of 26.0 s closes all."
+        "327 packets and 17,018 bytes per hour for each idle connection; 90.9 packets/s and 37.8 kbit/s for 1,000 connections. With 1 % independent packet loss each way and a round trip of at most 200 ms, 0.0257 of 1,000 live connections are closed per hour. An interruption of 4.00 s closes connections that are just being tested, one of 26.0 s closes all."
     );
     // (22 + 4) s, an eighth and 10 ms: not before the timers of the probes.
     assert!(probes.change.contains("TCP_USER_TIMEOUT=29300 (ms) too."), "{probes:?}");

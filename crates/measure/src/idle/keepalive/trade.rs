@@ -78,7 +78,7 @@ impl Trade<'_> {
         let words = format!(
             "computed for settings that wrongly close a live connection at most once in a million \
              checks, with {} loss in each direction",
-            number::plain_percent(self.path.loss)
+            number::percent(self.path.loss)
         );
         (!self.curves.is_empty()).then_some(words)
     }
@@ -219,8 +219,8 @@ fn draw(trade: &Trade<'_>) -> Svg {
     let y = Scale::log(times, frame.bottom, frame.top);
     let below = plot::TICKS_AND_LABEL + plot::KEY * lines.len() as f64;
     let mut plot = Plot::new(frame, below, x, y);
-    plot.y_axis(8, |s| number::tick(s * 1e6));
-    plot.x_ticks(8, true, number::trimmed_ratio);
+    plot.y_axis(8, |s| number::tick(s * 1e6, "us"));
+    plot.x_ticks(8, true, number::plain);
     plot.base();
     plot.y_label("detection time (log)");
     plot.x_label("packets per hour and connection (log)");
@@ -394,13 +394,16 @@ pub(super) fn setting(checking: &Checking) -> String {
     };
     let judged = checking
         .answer_within_s
-        .map(|s| format!("dead if {evidence} takes more than {}", seconds(s)));
+        .map(|s| format!("dead if {evidence} takes more than {}", number::tick(s, "s")));
     match checking.mechanism {
         Mechanism::None => parts.push("nothing is sent".to_owned()),
         Mechanism::Tcp => {
-            parts
-                .extend(checking.idle_s.map(|s| format!("probes after {} of silence", seconds(s))));
-            let apart = checking.interval_s.map(|s| format!(", {} apart", seconds(s)));
+            parts.extend(
+                checking
+                    .idle_s
+                    .map(|s| format!("probes after {} of silence", number::tick(s, "s"))),
+            );
+            let apart = checking.interval_s.map(|s| format!(", {} apart", number::tick(s, "s")));
             // With a user timeout the kernel does not count its probes.
             let many = checking.probes.filter(|_| checking.user_timeout_s.is_none());
             parts.extend(many.map(|n| {
@@ -410,7 +413,11 @@ pub(super) fn setting(checking: &Checking) -> String {
         Mechanism::Heartbeat => {
             let null = checking.null_bytes.map(|n| format!(" of {}", plural(n.into(), "byte")));
             parts.extend(checking.idle_s.map(|s| {
-                format!("a heartbeat{} after {} of silence", null.unwrap_or_default(), seconds(s))
+                format!(
+                    "a heartbeat{} after {} of silence",
+                    null.unwrap_or_default(),
+                    number::tick(s, "s")
+                )
             }));
             parts.extend(judged);
         }
@@ -425,22 +432,21 @@ pub(super) fn setting(checking: &Checking) -> String {
             parts.extend(judged);
         }
         Mechanism::Write => {
-            parts.extend(checking.interval_s.map(|s| format!("a message every {}", seconds(s))));
+            parts.extend(
+                checking.interval_s.map(|s| format!("a message every {}", number::tick(s, "s"))),
+            );
             parts.extend(
                 checking
                     .retransmission_s
                     .filter(|_| checking.user_timeout_s.is_none())
-                    .map(|s| format!("retransmission gives up after {}", seconds(s))),
+                    .map(|s| format!("retransmission gives up after {}", number::tick(s, "s"))),
             );
         }
     }
-    parts.extend(checking.user_timeout_s.map(|s| format!("TCP_USER_TIMEOUT {}", seconds(s))));
+    parts.extend(
+        checking.user_timeout_s.map(|s| format!("TCP_USER_TIMEOUT {}", number::tick(s, "s"))),
+    );
     parts.join("; ")
-}
-
-/// Seconds in a sentence: `10 s`, `0.5 s`.
-pub(super) fn seconds(s: f64) -> String {
-    if s < 0.01 { format!("{} s", number::three(s)) } else { format!("{} s", number::trimmed(s)) }
 }
 
 /// The arms that something is said of; of many the first three.

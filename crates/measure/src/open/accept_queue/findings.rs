@@ -2,8 +2,8 @@
 //! full accept queue, with the arm of the run that shows it changed.
 
 use tcptoll_core::experiment::figures::{FAILURE, FIRST_BYTE};
+use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
-use tcptoll_core::units::{human_count, human_share, human_us};
 use tcptoll_core::verdict::effective::same_effective;
 
 use super::sheet::listener;
@@ -54,8 +54,8 @@ fn answer(summary: &Summary) -> String {
         sentences.push(format!(
             "{}{} of {} connections succeeded.",
             in_arm(measured.len() > 1, measured[0]),
-            human_count(measured[0].ok),
-            human_count(measured[0].attempts)
+            number::count(measured[0].ok),
+            number::count(measured[0].attempts)
         ));
     }
     answer_of(summary, sentences)
@@ -65,12 +65,14 @@ fn answer(summary: &Summary) -> String {
 fn hit(arm: &Arm, several: bool) -> Option<String> {
     let queue = listener(arm)?;
     let hit = hit_by(arm)?;
-    let share = human_share(hit as f64 / arm.attempts as f64);
+    let share = number::percent(hit as f64 / arm.attempts as f64);
     let failed = arm.attempts - arm.ok;
     let what = match failed {
         0 => "waited for a retransmission".to_owned(),
         failed if failed == hit => "failed".to_owned(),
-        failed => format!("waited for a retransmission or failed ({} failed)", human_count(failed)),
+        failed => {
+            format!("waited for a retransmission or failed ({} failed)", number::count(failed))
+        }
     };
     let how = match overflow(arm) {
         Some(Overflow::Rare) => ", but only rarely",
@@ -80,9 +82,9 @@ fn hit(arm: &Arm, several: bool) -> Option<String> {
     Some(format!(
         "{}{} of {} connections ({share}) {what}: the accept queue (limit {}) was full{how}.",
         in_arm(several, arm),
-        human_count(hit),
-        human_count(arm.attempts),
-        human_count(u64::from(queue.limit))
+        number::count(hit),
+        number::count(arm.attempts),
+        number::count(queue.limit)
     ))
 }
 
@@ -92,11 +94,11 @@ fn spared(ill: &Arm, well: &Arm) -> Option<String> {
     let mut text = format!(
         "In arm {}, all {} received their first byte within {}",
         well.name,
-        human_count(well.ok),
-        human_us(max(well)?)
+        number::count(well.ok),
+        number::time(max(well)?)
     );
     if let Some(before) = max(ill).filter(|before| Some(*before) > max(well)) {
-        text += &format!(" instead of {}", human_us(before));
+        text += &format!(" instead of {}", number::time(before));
     }
     Some(text + ".")
 }
@@ -109,8 +111,8 @@ fn told(arm: &Arm) -> Option<String> {
     if let Some(reset) = outcome_of("reset") {
         parts.push(format!(
             "{} were reset after {} (median)",
-            human_count(reset.count),
-            human_us(reset.p50_us)
+            number::count(reset.count),
+            number::time(reset.p50_us)
         ));
     }
     let silent: Vec<_> =
@@ -119,8 +121,8 @@ fn told(arm: &Arm) -> Option<String> {
         let count: u64 = silent.iter().map(|outcome| outcome.count).sum();
         parts.push(format!(
             "{} timed out without a response (after at most {})",
-            human_count(count),
-            human_us(last)
+            number::count(count),
+            number::time(last)
         ));
     }
     let mut late: Vec<String> = queues
@@ -130,7 +132,7 @@ fn told(arm: &Arm) -> Option<String> {
         .zip(&queues.syn_ladder.connections)
         .filter(|(_, count)| **count > 0)
         .take(3)
-        .map(|(at, count)| format!("{} after {at} s", human_count(*count)))
+        .map(|(at, count)| format!("{} after {at} s", number::count(*count)))
         .collect();
     if parts.is_empty()
         && let Some(first) = late.first_mut()
@@ -155,15 +157,15 @@ fn healthy(arms: &[&Arm]) -> Option<String> {
     Some(format!(
         "All {} connections received their first byte within {}{}; the accept queue held at most \
          {} of {}.",
-        human_count(slowest.ok),
-        human_us(max(slowest)?),
+        number::count(slowest.ok),
+        number::time(max(slowest)?),
         if arms.len() > 1 {
             format!(" in the slowest arm, {}", slowest.name)
         } else {
             String::new()
         },
-        human_count(u64::from(queue.peak)),
-        human_count(u64::from(queue.limit) + 1)
+        number::count(queue.peak),
+        number::count(u64::from(queue.limit) + 1)
     ))
 }
 
@@ -269,10 +271,9 @@ fn tolerate() -> Advice {
 fn longer(arm: &Arm, well: Option<&Arm>, proof: Option<String>) -> Advice {
     let held = well.and_then(listener).map(|listener| listener.peak);
     let to = match held {
-        Some(peak) => format!(
-            " to more than {}, the longest queue under this load",
-            human_count(u64::from(peak))
-        ),
+        Some(peak) => {
+            format!(" to more than {}, the longest queue under this load", number::count(peak))
+        }
         None => String::new(),
     };
     let limit =
@@ -283,9 +284,9 @@ fn longer(arm: &Arm, well: Option<&Arm>, proof: Option<String>) -> Advice {
     let wait = match interval {
         Some(us) => format!(
             " The last connection in a full queue waits for all those before it: {} × {} = {}.",
-            human_count(full),
-            human_us(us),
-            human_us(us * full as f64)
+            number::count(full),
+            number::time(us),
+            number::time(us * full as f64)
         ),
         None => " The last connection in a full queue waits for all those before it: queue length × time of one accept(2).".to_owned(),
     };
@@ -296,8 +297,8 @@ fn longer(arm: &Arm, well: Option<&Arm>, proof: Option<String>) -> Advice {
         ),
         cost: format!(
             "About 2.7 kB of kernel memory for each waiting connection, {} for a full queue of {}.{wait}",
-            tcptoll_core::units::human_bytes(memory as f64),
-            human_count(full)
+            tcptoll_core::number::bytes(memory as f64),
+            number::count(full)
         ),
         undo: "Restore the previous backlog and net.core.somaxconn. Both take effect only when the server calls listen(2) again, which for most servers means a restart.".to_owned(),
         proof,
@@ -315,12 +316,12 @@ fn abort(summary: &Summary, arm: &Arm) -> Option<Advice> {
     }
     let after = |arm: &Arm| {
         let failed = arm.histograms.get(FAILURE.name).filter(|failed| failed.count > 0)?;
-        Some((failed.count, human_us(failed.p50.or(failed.mean)?)))
+        Some((failed.count, number::time(failed.p50.or(failed.mean)?)))
     };
     let proof = other.filter(|other| other.name != arm.name).map(|other| {
         let with = |arm: &Arm| match after(arm) {
             Some((count, time)) => {
-                format!("{} connections failed (median after {time})", human_count(count))
+                format!("{} connections failed (median after {time})", number::count(count))
             }
             None => "no connection failed".to_owned(),
         };
@@ -329,7 +330,7 @@ fn abort(summary: &Summary, arm: &Arm) -> Option<Advice> {
             "arm {}: {}, {} of them with a reset; arm {}: {}",
             other.name,
             with(other),
-            human_count(resets),
+            number::count(resets),
             arm.name,
             with(arm)
         )
@@ -345,7 +346,7 @@ fn abort(summary: &Summary, arm: &Arm) -> Option<Advice> {
 
 /// What the run measured with a change in place.
 fn proof(ill: &Arm, well: &Arm) -> String {
-    let max = |arm: &Arm| arm.histograms.get(FIRST_BYTE.name).and_then(|h| h.max).map(human_us);
+    let max = |arm: &Arm| arm.histograms.get(FIRST_BYTE.name).and_then(|h| h.max).map(number::time);
     let slowest = match (max(well), max(ill)) {
         (Some(well), Some(before)) => {
             format!(", the slowest after {well} (arm {}: {before})", ill.name)
@@ -356,15 +357,15 @@ fn proof(ill: &Arm, well: &Arm) -> String {
     let held = match listener(well) {
         Some(queue) => format!(
             "; the queue held at most {} of {}",
-            human_count(u64::from(queue.peak)),
-            human_count(u64::from(queue.limit) + 1)
+            number::count(queue.peak),
+            number::count(u64::from(queue.limit) + 1)
         ),
         None => String::new(),
     };
     format!(
         "arm {}: all {} connections received their first byte{slowest}{held}",
         well.name,
-        human_count(well.ok)
+        number::count(well.ok)
     )
 }
 

@@ -7,9 +7,9 @@ use tcptoll_core::experiment::columns::{
     SERVER_CPU_EACH, WAITED_SHARE, every, tidy,
 };
 use tcptoll_core::experiment::figures::{CONNECT, FIRST_BYTE, QUEUE_FULL};
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, ListenerQueue};
 use tcptoll_core::sheet::Room;
-use tcptoll_core::units::human_count;
 
 use crate::kit::queue_causes::overflowed;
 
@@ -28,7 +28,7 @@ pub(super) fn listener(arm: &Arm) -> Option<&ListenerQueue> {
 fn queue(arm: &Arm) -> Option<String> {
     let listener = listener(arm)?;
     let holds = u64::from(listener.limit) + 1;
-    Some(format!("{} of {}", human_count(u64::from(listener.peak)), human_count(holds)))
+    Some(format!("{} of {}", number::count(listener.peak), number::count(holds)))
 }
 
 fn queue_share(arm: &Arm) -> Option<f64> {

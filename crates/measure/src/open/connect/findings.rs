@@ -6,9 +6,10 @@
 
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Cause, NextStep, PlaceKind, Summary};
 use tcptoll_core::stats::{HistogramSummary, need};
-use tcptoll_core::units::{capital, human_count, human_us, plural};
+use tcptoll_core::units::{capital, plural};
 use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::effective::same_effective;
 use tcptoll_core::verdict::warning::Warning;
@@ -43,8 +44,8 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
     Some(format!(
         "arm {}: all {} connected, the slowest in {}",
         well.name,
-        human_count(well.ok),
-        human_us(max)
+        number::count(well.ok),
+        number::time(max)
     ))
 }
 
@@ -146,7 +147,7 @@ fn rare_trouble<'a>(summary: &Summary, measured: &[&'a Arm]) -> Option<(&'a Arm,
         return None;
     }
     let waited = arm.rungs.iter().sum::<u64>();
-    let (waited, all) = (plural(waited, "handshake"), human_count(arm.attempts));
+    let (waited, all) = (plural(waited, "handshake"), number::count(arm.attempts));
     Some((arm, format!("Rarely, {reason}: {waited} of {all} waited for a retransmitted SYN.")))
 }
 
@@ -181,8 +182,8 @@ fn trouble(summary: &Summary, measured: &[&Arm]) -> Vec<String> {
         Some(format!(
             "In arm {}, all {} connected, the slowest in {}.",
             well.name,
-            human_count(well.ok),
-            human_us(max)
+            number::count(well.ok),
+            number::time(max)
         ))
     });
     sentences.extend(spared);
@@ -200,14 +201,14 @@ fn turned_away(cause: &Cause, arm: &Arm, several: bool) -> String {
     let stopped = arm.errors.get("interrupted").copied().unwrap_or(0);
     let failed = (arm.attempts - arm.ok).saturating_sub(stopped);
     // Of an arm where nothing succeeded the answer says so anyway.
-    let failed = (failed > 0 && arm.ok > 0).then(|| human_count(failed));
+    let failed = (failed > 0 && arm.ok > 0).then(|| number::count(failed));
     let text = match (waits(arm), failed) {
         (Some(waited), Some(failed)) => {
             format!("{waited}, and {failed} connections failed: {reason}.")
         }
         (Some(waited), None) => format!("{waited}: {reason}."),
         (None, Some(failed)) => {
-            format!("{failed} of {} connections failed: {reason}.", human_count(arm.attempts))
+            format!("{failed} of {} connections failed: {reason}.", number::count(arm.attempts))
         }
         (None, None) => format!("{reason}."),
     };
@@ -238,26 +239,26 @@ fn first_byte_only(arms: &[&Arm]) -> Option<String> {
     Some(capital(&format!(
         "{}with data in the SYN, the first byte arrives after {} ({word}).",
         in_arm(arms.len() > 1, arm),
-        human_us(first.p50.or(first.mean)?)
+        number::time(first.p50.or(first.mean)?)
     )))
 }
 
 fn one(arm: &Arm) -> Option<String> {
     let typical_us = typical(arm)?;
     let word = if arm.histograms.get("connect_us")?.p50.is_some() { "median" } else { "mean" };
-    let mut text = format!("Opening a connection takes {} ({word})", human_us(typical_us));
+    let mut text = format!("Opening a connection takes {} ({word})", number::time(typical_us));
     if let Some(expected) = &arm.expectation {
         let more_us = typical_us - expected.rtt_us;
         let trips = typical_us / expected.rtt_us;
         let rtt = match expected.rtt_from.as_str() {
-            "link setting" => human_us(expected.rtt_us),
-            from => format!("{} ({from})", human_us(expected.rtt_us)),
+            "link setting" => number::time(expected.rtt_us),
+            from => format!("{} ({from})", number::time(expected.rtt_us)),
         };
         // As a difference, so that rounding does not make the figures contradict each other.
         text += &if more_us < 0.0 && expected.cpu_us.is_none() {
             format!(", less than the round trip of {rtt}")
         } else if more_us >= 0.0 && trips < 1.2 {
-            format!(", one round trip of {rtt} plus {}", human_us(more_us))
+            format!(", one round trip of {rtt} plus {}", number::time(more_us))
         } else {
             format!(", {trips:.2} times the round trip of {rtt}")
         };
@@ -265,7 +266,7 @@ fn one(arm: &Arm) -> Option<String> {
         text += " over a link without emulated delay";
     }
     if let Some(cpu) = arm.client.cpu_us_per_op {
-        text += &format!(", and costs the client {} of CPU", human_us(cpu));
+        text += &format!(", and costs the client {} of CPU", number::time(cpu));
     }
     Some(text + ".")
 }
@@ -278,22 +279,22 @@ fn many(arms: &[&Arm], compared: bool) -> Option<Vec<String>> {
     let takes = match (compared, arms) {
         (false, _) => format!(
             "Opening a connection takes {} ({}) to {} ({}).",
-            human_us(typical(least)?),
+            number::time(typical(least)?),
             least.name,
-            human_us(typical(most)?),
+            number::time(typical(most)?),
             most.name
         ),
         (true, [a, b]) => format!(
             "Opening a connection takes {} ({}) and {} ({}) at the median.",
-            human_us(typical(a)?),
+            number::time(typical(a)?),
             a.name,
-            human_us(typical(b)?),
+            number::time(typical(b)?),
             b.name
         ),
         (true, _) => format!(
             "Opening a connection takes {} to {} (medians of {} arms).",
-            human_us(typical(least)?),
-            human_us(typical(most)?),
+            number::time(typical(least)?),
+            number::time(typical(most)?),
             arms.len()
         ),
     };
@@ -320,7 +321,7 @@ fn over_links(arms: &[&Arm]) -> Option<String> {
     });
     (beyond.len() > 1).then(|| {
         let takes = if least_us >= 0.0 && most < 2.0 {
-            format!("one round trip plus {} to {}", human_us(least_us), human_us(most_us))
+            format!("one round trip plus {} to {}", number::time(least_us), number::time(most_us))
         } else {
             format!("{least:.2} to {most:.2} round trips")
         };
@@ -406,15 +407,15 @@ fn waits(arm: &Arm) -> Option<String> {
     let which = if all == arm.attempts { "handshakes" } else { "completed handshakes" };
     Some(format!(
         "{} of {} {which} waited {long} s for a retransmitted SYN",
-        human_count(waited),
-        human_count(all)
+        number::count(waited),
+        number::count(all)
     ))
 }
 
 /// The median, next to the handshakes that waited.
 fn half(arm: &Arm) -> Option<String> {
     let p50 = arm.histograms.get("connect_us")?.p50?;
-    Some(format!("The median connect latency is {}.", human_us(p50)))
+    Some(format!("The median connect latency is {}.", number::time(p50)))
 }
 
 /// Arms in which nothing succeeded: what failed instead.
@@ -430,7 +431,7 @@ fn none_succeeded(arms: &[&Arm]) -> Option<String> {
         .collect();
     classes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let of_class = |(class, count): &(&str, u64)| {
-        format!("{} {}", human_count(*count), words(class, *count == 1))
+        format!("{} {}", number::count(*count), words(class, *count == 1))
     };
     let what: Vec<String> = classes.iter().map(of_class).collect();
     // Whoever resets first may be faster than the client's look at its handshake: its time is stated
@@ -440,13 +441,13 @@ fn none_succeeded(arms: &[&Arm]) -> Option<String> {
     let handshake = arm.histograms.get("connect_of_failed_us");
     let after = handshake.filter(|h| later > 0 && h.count == later).and_then(middle);
     let after = match after {
-        Some(us) if later == arm.attempts => format!(" ({})", human_us(us)),
+        Some(us) if later == arm.attempts => format!(" ({})", number::time(us)),
         _ => String::new(),
     };
     let mut text = format!(
         "{}none of {} connections succeeded: {}{after}",
         in_arm(arms.len() > 1, arm),
-        human_count(arm.attempts),
+        number::count(arm.attempts),
         what.join(", ")
     );
     if others > 0 {
@@ -528,14 +529,14 @@ fn syn_lost_or_queue_full(arm: &Arm) -> Option<Finding> {
     let mut parts = Vec::new();
     if late > 0 {
         let at = ladder.join(", ");
-        parts.push(format!("{} waited for a retransmitted SYN ({at})", human_count(late)));
+        parts.push(format!("{} waited for a retransmitted SYN ({at})", number::count(late)));
     }
     if gave_up > 0 {
-        parts.push(format!("{} timed out during the handshake", human_count(gave_up)));
+        parts.push(format!("{} timed out during the handshake", number::count(gave_up)));
     }
     let text = format!(
         "Of {} handshakes, {}. Either packets were lost on the path, or the server dropped SYNs because a queue was full. Only the server's counters show which.",
-        human_count(arm.attempts),
+        number::count(arm.attempts),
         parts.join(" and ")
     );
     let evidence = [

@@ -217,7 +217,7 @@ fn views(arm: &Arm, timeline: &Timeline) -> Option<Part> {
     }
     let rtt = timeline::reference_rtt(arm);
     let row = |view: &tcptoll_core::record::HandshakeView| {
-        let rtts = number::trimmed(view.expected_rtts);
+        let rtts = number::plain(view.expected_rtts);
         let expected = match rtt.map(|rtt| rtt * view.expected_rtts).filter(|us| *us > 0.0) {
             Some(us) => {
                 let off = number::percent_off(view.p50_us / us);

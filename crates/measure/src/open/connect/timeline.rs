@@ -1,11 +1,11 @@
 //! Where did the time of one operation go? Its steps between client and server on an axis of time, and what
 //! arithmetic expects of a handshake.
 
+use tcptoll_core::number::ABSENT;
 use tcptoll_core::record::{Arm, Step, Timeline};
 use tcptoll_core::sheet::{Part, Table, Tone};
 use tcptoll_show::html::of_arms;
 use tcptoll_show::html::plot::{Frame, Plot, Scale, TICKS};
-use tcptoll_show::number::ABSENT;
 use tcptoll_show::own::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::run::Section;
@@ -132,7 +132,7 @@ fn items(summary: &Run, arm: &Arm) -> Option<Vec<Part>> {
             step.at.clone(),
             number::time(step.begins_us),
             number::time(step.p50_us),
-            number::time_or_absent(step.p99_us),
+            step.p99_us.map_or_else(|| ABSENT.to_owned(), number::time),
         ]
     });
     let views = timeline.views.iter().map(|view| {
@@ -142,7 +142,7 @@ fn items(summary: &Run, arm: &Arm) -> Option<Vec<Part>> {
             view.name.clone(),
             view.span.clone(),
             number::exact_time(view.p50_us),
-            format!("{} RTT", number::trimmed(view.expected_rtts)),
+            format!("{} RTT", number::plain(view.expected_rtts)),
             expected.map_or_else(|| ABSENT.to_owned(), number::exact_time),
             off.unwrap_or_else(|| ABSENT.to_owned()),
         ]
@@ -231,7 +231,7 @@ pub(crate) fn floor(arm: &Arm) -> Option<String> {
     let expectation = arm.expectation.as_ref()?;
     Some(format!(
         "Over {} km, light needs {} in fibre and {} in vacuum for a round trip",
-        number::trimmed(expectation.distance_km?),
+        number::plain(expectation.distance_km?),
         number::exact_time(expectation.floor_fibre_us?),
         number::exact_time(expectation.floor_vacuum_us?)
     ))

@@ -1,7 +1,7 @@
 //! What follows from the arms of `syn-queue`: the answer, causes, advice, what next.
 
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, Summary};
-use tcptoll_core::units::{human_count, human_us};
 use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::effective::same_effective;
 use tcptoll_core::verdict::warning::Warning;
@@ -53,8 +53,8 @@ fn means(arm: &Arm) -> &'static str {
 fn typical(arm: &Arm) -> Option<String> {
     let connect = arm.histograms.get("connect_us")?;
     Some(match connect.p50 {
-        Some(median) => format!("{} (median)", human_us(median)),
-        None => format!("{} (mean)", human_us(connect.mean?)),
+        Some(median) => format!("{} (median)", number::time(median)),
+        None => format!("{} (mean)", number::time(connect.mean?)),
     })
 }
 
@@ -68,7 +68,7 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
             Some(format!(
                 "arm {}: all {} connected with {}, {}",
                 arm.name,
-                human_count(arm.ok),
+                number::count(arm.ok),
                 means(arm),
                 slowest(arm, max)
             ))
@@ -81,7 +81,7 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
 /// The slowest connection. In an open loop the time counts from when it was due, so it includes what the
 /// client was late by.
 fn slowest(arm: &Arm, max_us: f64) -> String {
-    let took = human_us(max_us);
+    let took = number::time(max_us);
     if arm.histograms.contains_key("lateness_us") {
         format!("the slowest {took} after its scheduled start")
     } else {
@@ -125,8 +125,8 @@ fn turned_away(summary: &Summary, arm: &Arm) -> String {
     let mut text = format!(
         "{}{} of {} clients connected",
         in_arm(summary.arms.len() > 1, arm),
-        human_count(arm.ok),
-        human_count(arm.attempts)
+        number::count(arm.ok),
+        number::count(arm.attempts)
     );
     if arm.ok > 0
         && let Some(max) = arm.histograms.get("connect_us").and_then(|connect| connect.max)
@@ -135,12 +135,12 @@ fn turned_away(summary: &Summary, arm: &Arm) -> String {
     }
     text += &match listener(arm).and_then(|queue| queue.half_open_peak) {
         Some(held) => {
-            format!(": {} half-open requests filled the SYN queue", human_count(u64::from(held)))
+            format!(": {} half-open requests filled the SYN queue", number::count(held))
         }
         None => ": the SYN queue was full".to_owned(),
     };
     if let Some(dropped) = dropped(arm) {
-        text += &format!(", and the server dropped {} SYNs", human_count(dropped));
+        text += &format!(", and the server dropped {} SYNs", number::count(dropped));
     }
     text + "."
 }
@@ -148,7 +148,7 @@ fn turned_away(summary: &Summary, arm: &Arm) -> String {
 /// What the same peer did where a fix was in place.
 fn spared(arm: &Arm) -> Option<String> {
     let typical = typical(arm)?;
-    Some(format!("With {}, all {} connected in {typical}.", means(arm), human_count(arm.ok)))
+    Some(format!("With {}, all {} connected in {typical}.", means(arm), number::count(arm.ok)))
 }
 
 /// An arm whose clients felt no full queue.
@@ -158,13 +158,13 @@ fn unharmed(arm: &Arm, several: bool) -> String {
     let held = listener(arm).and_then(|queue| queue.half_open_peak).filter(|held| *held > 0);
     let held = held.map_or_else(
         || ", without half-open requests".to_owned(),
-        |held| format!(", next to {} half-open requests", human_count(u64::from(held))),
+        |held| format!(", next to {} half-open requests", number::count(held)),
     );
     format!(
         "{}{} of {} clients connected{within}{cookies}{held}.",
         in_arm(several, arm),
-        human_count(arm.ok),
-        human_count(arm.attempts)
+        number::count(arm.ok),
+        number::count(arm.attempts)
     )
 }
 

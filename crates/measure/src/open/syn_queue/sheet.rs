@@ -7,9 +7,9 @@ use tcptoll_core::experiment::columns::{
     WAITED_SHARE, every, tidy,
 };
 use tcptoll_core::experiment::figures::CONNECT;
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, ListenerQueue};
 use tcptoll_core::sheet::Room;
-use tcptoll_core::units::human_count;
 
 use super::HALF_OPEN_PEAK;
 
@@ -27,9 +27,9 @@ pub(super) fn listener(arm: &Arm) -> Option<&ListenerQueue> {
 /// Half-open requests at most, of how many it holds: `129 of 129`.
 pub(super) fn half_open(arm: &Arm) -> Option<String> {
     let listener = listener(arm)?;
-    let peak = human_count(u64::from(listener.half_open_peak?));
+    let peak = number::count(u64::from(listener.half_open_peak?));
     Some(match listener.half_open_limit {
-        Some(limit) => format!("{peak} of {}", human_count(u64::from(limit))),
+        Some(limit) => format!("{peak} of {}", number::count(limit)),
         None => peak,
     })
 }

@@ -1,7 +1,8 @@
 //! What follows from the arms of `time-wait`: the answer in a sentence, causes, advice, what next.
 
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, Summary};
-use tcptoll_core::units::{capital, human_count, human_us};
+use tcptoll_core::units::capital;
 
 use super::sheet::Supply;
 use super::{
@@ -51,16 +52,15 @@ fn cliff(arms: &[&Arm]) -> Option<String> {
     let (arm, (cliff, expected)) =
         found.max_by(|(_, (a, _)), (_, (b, _))| a.factor().total_cmp(&b.factor()))?;
     let expected = expected.map_or_else(String::new, |ports| {
-        format!(" (expected at {})", human_count(ports.round() as u64))
+        format!(" (expected at {})", number::count(ports.round() as u64))
     });
-    let factor = cliff.factor();
-    let factor = if factor < 10.0 { format!("{factor:.1}") } else { format!("{factor:.0}") };
+    let factor = number::three(cliff.factor());
     Some(format!(
         "{}connect(2) takes {} of CPU beyond {} ports in use{expected}, {factor} times the {} below.",
         in_arm(arms.len() > 1, arm),
-        human_us(cliff.above_us),
-        human_count(cliff.at_ports.round() as u64),
-        human_us(cliff.below_us),
+        number::time(cliff.above_us),
+        number::count(cliff.at_ports.round() as u64),
+        number::time(cliff.below_us),
     ))
 }
 
@@ -78,8 +78,8 @@ fn beyond(summary: &Summary, arms: &[&Arm]) -> Option<String> {
     Some(format!(
         "{}connect(2) takes {} of CPU with {} ports in TIME-WAIT.",
         in_arm(arms.len() > 1, arm),
-        human_us(cpu(arm)?),
-        human_count(held)
+        number::time(cpu(arm)?),
+        number::count(held)
     ))
 }
 
@@ -88,13 +88,13 @@ fn flat(arms: &[&Arm]) -> Option<String> {
     let costs: Vec<f64> = arms.iter().filter_map(cpu).collect();
     let (least, most) =
         (costs.iter().copied().reduce(f64::min)?, costs.iter().copied().reduce(f64::max)?);
-    let cost = match (human_us(least), human_us(most)) {
+    let cost = match (number::time(least), number::time(most)) {
         (least, most) if least == most => least,
         (least, most) => format!("{least} to {most}"),
     };
     let used = sheet::recorded(arms[0])?;
     let expected = used.cliff_expected.filter(|_| arms.len() == 1).map_or_else(String::new, |at| {
-        format!(" (expected at {} ports in use)", human_count(at.round() as u64))
+        format!(" (expected at {} ports in use)", number::count(at.round() as u64))
     });
     Some(format!("connect(2) takes {cost} of CPU, without a step in this cost{expected}."))
 }
@@ -108,10 +108,10 @@ fn idle(arms: &[&Arm]) -> Option<String> {
     };
     if let Some((arm, (first, last))) = arms.iter().find_map(|arm| Some((*arm, fell(arm)?))) {
         return Some(capital(&format!(
-            "{}the client's idle CPU falls from {:.0} % to {:.0} %.",
+            "{}the client's idle CPU falls from {} to {}.",
             in_arm(arms.len() > 1, arm),
-            first * 100.0,
-            last * 100.0
+            number::percent(first),
+            number::percent(last)
         )));
     }
     let share = arms.iter().map(|arm| (arm.name.as_str(), value(arm, IDLE_SHARE.name)));
@@ -121,9 +121,9 @@ fn idle(arms: &[&Arm]) -> Option<String> {
     let ((low, least), (high, most)) = (*shares.first()?, *shares.last()?);
     (most - least >= FELL).then(|| {
         format!(
-            "The client's CPU is idle {:.0} % ({low}) to {:.0} % ({high}) of the time.",
-            least * 100.0,
-            most * 100.0
+            "The client's CPU is idle {} ({low}) to {} ({high}) of the time.",
+            number::percent(least),
+            number::percent(most)
         )
     })
 }
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(
             told.answer,
             "connect(2) takes 852 µs of CPU beyond 14,120 ports in use (expected at 14,116), 120 times \
-             the 7.10 µs below. The client's idle CPU falls from 71 % to 0 %."
+             the 7.10 µs below. The client's idle CPU falls from 71 % to 0.2 %."
         );
         let next: Vec<&str> = told.next.iter().map(|step| step.command.as_str()).collect();
         assert!(next[0].ends_with("explain ports-search-slow") && next.len() == 3, "{next:?}");

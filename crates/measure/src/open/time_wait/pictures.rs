@@ -30,15 +30,6 @@ pub(super) fn port_use(arm: &Arm) -> Option<&PortUse> {
     arm.own.port_use.as_deref().filter(|_| arm.failure.is_none())
 }
 
-pub(super) fn ports(count: f64) -> String {
-    number::count(count.round().max(0.0) as u64)
-}
-
-/// A factor, whole from ten on.
-fn times(factor: f64) -> String {
-    if factor < 10.0 { format!("{factor:.1}") } else { format!("{factor:.0}") }
-}
-
 /// An arm with a line.
 struct CurveLine<'a> {
     at: usize,
@@ -92,7 +83,7 @@ fn marks(lines: &[CurveLine<'_>]) -> Vec<Mark> {
     for line in lines {
         let class = |dash| format!("computed {dash} {}", arm_class(line.at));
         if let Some(expected) = line.used.cliff_expected {
-            let text = format!("expected: {}", ports(expected));
+            let text = format!("expected: {}", number::fixed(expected, 0));
             add(Mark { class: class("d1"), ports: expected, text });
         }
     }
@@ -100,7 +91,7 @@ fn marks(lines: &[CurveLine<'_>]) -> Vec<Mark> {
         if let Some(forecast) = &line.arm.ports {
             let end = forecast.at_once as f64;
             let class = format!("computed d2 {}", arm_class(line.at));
-            add(Mark { class, ports: end, text: format!("last port: {}", ports(end)) });
+            add(Mark { class, ports: end, text: format!("last port: {}", number::fixed(end, 0)) });
         }
     }
     marks
@@ -127,8 +118,8 @@ fn draw_curve(lines: &[CurveLine<'_>]) -> Svg {
     .map(|(_, dash, name)| (format!("computed echo {dash}"), name.to_owned()))
     .collect();
     let mut plot = Plot::new(frame, plot::TICKS_AND_LABEL + plot::KEY * keyed.len() as f64, x, y);
-    plot.y_axis(8, number::tick);
-    plot.x_ticks(6, true, ports);
+    plot.y_axis(8, |us| number::tick(us, "us"));
+    plot.x_ticks(6, true, |ports| number::fixed(ports, 0));
     plot.base();
     plot.y_label("CPU of connect(2) (log)");
     plot.x_label("local ports in use");
@@ -163,7 +154,7 @@ fn draw_line(plot: &mut Plot, line: &CurveLine<'_>) {
                 "{}: {} of CPU with {} ports in use; established after {}",
                 line.arm.name,
                 number::time(point.connect_cpu_us),
-                ports(point.ports),
+                number::fixed(point.ports, 0),
                 number::time(point.connect_us)
             );
             let at = plot.x.at(point.ports) - width / 2.0;
@@ -174,7 +165,7 @@ fn draw_line(plot: &mut Plot, line: &CurveLine<'_>) {
             let tooltip = format!(
                 "{}: cliff found at {} ports in use, from {} to {}",
                 line.arm.name,
-                ports(cliff.at_ports),
+                number::fixed(cliff.at_ports, 0),
                 number::time(cliff.below_us),
                 number::time(cliff.above_us)
             );
@@ -199,8 +190,8 @@ fn curve_caption(summary: &Run, lines: &[CurveLine<'_>]) -> String {
             "{name}onnect(2) rises from {} to {} of CPU ({} times) at {} ports in use (circle){expected}.",
             number::time(cliff.below_us),
             number::time(cliff.above_us),
-            times(cliff.factor()),
-            ports(cliff.at_ports)
+            number::three(cliff.factor()),
+            number::fixed(cliff.at_ports, 0)
         ));
     }
     let without: Vec<&str> = lines
@@ -262,10 +253,6 @@ pub(super) fn idle(summary: &Run) -> Option<Picture> {
     })
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}
-
 fn draw_idle(points: &[Point<'_>]) -> Svg {
     let frame = Frame::across(50.0, 24.0, 210.0);
     let rates = points.iter().flat_map(|p| [p.rate, p.published.map_or(p.rate, |(rate, ..)| rate)]);
@@ -273,14 +260,14 @@ fn draw_idle(points: &[Point<'_>]) -> Svg {
     let x = Scale::from_zero(most * 1.12, frame.left, frame.right);
     let y = Scale::between(0.0, 1.0, frame.bottom, frame.top);
     let mut plot = Plot::new(frame, plot::TICKS_AND_LABEL, x, y);
-    plot.y_axis(6, percent);
+    plot.y_axis(6, |share| number::tick(share, "share"));
     plot.x_ticks(6, true, |rate| number::count(rate as u64));
     plot.base();
     plot.y_label("idle CPU of the client");
     plot.x_label("operations per second");
     for (rate, idle, source) in points.iter().filter_map(|point| point.published) {
         let tooltip =
-            format!("published: {} at {}/s ({source})", percent(idle), number::three(rate));
+            format!("published: {} at {}/s ({source})", number::percent(idle), number::three(rate));
         plot.group("echo", &tooltip, |plot| plot.dot("hollow", (rate, idle), 4.5, ""));
     }
     // Points of one rate would hide each other: they stand side by side.
@@ -291,7 +278,7 @@ fn draw_idle(points: &[Point<'_>]) -> Svg {
         let tooltip = format!(
             "{}: {} idle at {}/s",
             point.arm.name,
-            percent(point.idle),
+            number::percent(point.idle),
             number::three(point.rate)
         );
         let side = if same % 2 == 0 { 1.0 } else { -1.0 };
@@ -313,7 +300,7 @@ fn idle_caption(points: &[Point<'_>]) -> String {
     let words = ends.map(|(least, most)| {
         let phrase = |point: &Point<'_>| {
             let rate = number::count(point.rate.round() as u64);
-            format!("{} at {rate}/s ({})", percent(point.idle), point.arm.name)
+            format!("{} at {rate}/s ({})", number::percent(point.idle), point.arm.name)
         };
         format!("Idle CPU ranges from {} to {}.", phrase(least), phrase(most))
     });
@@ -327,35 +314,35 @@ const QUANTITIES: [Quantity; 5] = [
     Quantity {
         title: "idle CPU of the client",
         series: |used| used.idle_share.as_ref(),
-        tick: |share| format!("{:.0} %", share * 100.0),
+        tick: |share| number::tick(share, "share"),
         axis: Axis::To(1.0),
         optional: false,
     },
     Quantity {
         title: "busy workers",
         series: |used| used.busy_workers.as_ref(),
-        tick: number::trimmed,
+        tick: number::plain,
         axis: Axis::FromZero(1.06),
         optional: false,
     },
     Quantity {
         title: "operations per second",
         series: |used| Some(&used.rate_per_s),
-        tick: ports,
+        tick: |ports| number::fixed(ports, 0),
         axis: Axis::FromZero(1.06),
         optional: false,
     },
     Quantity {
         title: "operations per second that found no port",
         series: |used| Some(&used.failed_per_s),
-        tick: ports,
+        tick: |ports| number::fixed(ports, 0),
         axis: Axis::FromZero(1.06),
         optional: true,
     },
     Quantity {
         title: "local ports in use",
         series: |used| Some(&used.ports_in_use),
-        tick: ports,
+        tick: |ports| number::fixed(ports, 0),
         axis: Axis::FromZero(1.06),
         optional: false,
     },
@@ -444,10 +431,10 @@ fn over_time_caption(summary: &Run, forecasts: &[(usize, f64)]) -> String {
     let mut said = Vec::new();
     if let Some((arm, first, last)) = steepest {
         said.push(format!(
-            "{}: idle CPU falls from {:.0} % to {:.0} %.",
+            "{}: idle CPU falls from {} to {}.",
             arm.name,
-            first * 100.0,
-            last * 100.0
+            number::percent(first),
+            number::percent(last)
         ));
     }
     if let Some((at, s)) = forecasts.first() {

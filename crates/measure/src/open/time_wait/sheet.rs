@@ -7,16 +7,16 @@ use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
 use tcptoll_core::experiment::columns::{ERRORS, OK, any_has, every, tidy};
 use tcptoll_core::experiment::figures::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
 use tcptoll_core::experiment::spec::MetricSpec;
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Cliff, PortUse, Summary};
 use tcptoll_core::sheet::{Part, Room, Tone};
-use tcptoll_core::units::human_count;
+use tcptoll_show::clean;
 use tcptoll_show::own::{Failed, Picture};
 use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
-use tcptoll_show::{clean, number};
 
 use super::pictures;
-use super::pictures::{port_use, ports};
+use super::pictures::port_use;
 use super::{
     BUSY_WORKERS, CLIFF_FACTOR, CLIFF_PORTS, CONNECT_CPU_MEAN, CONNECT_CPU_PER_OP, IDLE_SHARE,
     IDLE_SHARE_FIRST, IDLE_SHARE_LAST, PORTS_PEAK, RATE,
@@ -226,22 +226,22 @@ impl Supply {
             }
             Self::LongLived(connections) => format!(
                 "long-lived: {} connections for {} operations",
-                human_count(connections),
-                human_count(arm.ok)
+                number::count(connections),
+                number::count(arm.ok)
             ),
             Self::Reused(ports) => {
-                format!("tcp_tw_reuse: {} ports reused", human_count(ports))
+                format!("tcp_tw_reuse: {} ports reused", number::count(ports))
             }
             Self::Ended(sockets) => {
-                format!("tcp_max_tw_buckets: {} without TIME-WAIT", human_count(sockets))
+                format!("tcp_max_tw_buckets: {} without TIME-WAIT", number::count(sockets))
             }
             Self::ServerKeeps(sockets) => {
-                format!("server closes first: {} in TIME-WAIT there", human_count(sockets))
+                format!("server closes first: {} in TIME-WAIT there", number::count(sockets))
             }
             Self::Left(ports) => {
                 let expected =
                     expected.map_or_else(String::new, |s| format!(", expected to last {s:.1} s"));
-                format!("not used up: {} left{expected}", human_count(ports))
+                format!("not used up: {} left{expected}", number::count(ports))
             }
         }
     }
@@ -294,7 +294,7 @@ fn forecast(arm: &Arm) -> Option<String> {
     let used = port_use(arm)?;
     let free = arm.ports.as_ref()?.at_once.saturating_sub(used.held_ports);
     let which = if used.held_ports > 0 { "free ports" } else { "ports" };
-    let slow = |at| format!("connect(2) slows down beyond {} ports in use", ports(at));
+    let slow = |at| format!("connect(2) slows down beyond {} ports in use", number::fixed(at, 0));
     let cliff = used.cliff_expected.map(slow);
     let lasts = used
         .lasts_expected_s
@@ -383,7 +383,7 @@ pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Part> {
     }
     let heading = format!(
         "CPU of connect(2), from 0 to {} ports in use (log scale{})",
-        ports(most_ports),
+        number::fixed(most_ports, 0),
         if lines.iter().any(|line| line.used.cliff_expected.is_some()) {
             "; ^ expected cliff"
         } else {

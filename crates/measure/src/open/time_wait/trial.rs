@@ -12,12 +12,13 @@ use tcptoll_core::experiment::figures::{
     CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, LATENCY, LATENCY_MEAN, LATENESS,
     SERVER_TIME_WAIT,
 };
+use tcptoll_core::number;
 use tcptoll_core::record::{PortPoint, PortUse};
 use tcptoll_core::stats::{Histogram, Series};
 use tcptoll_core::study::PlannedArm;
 use tcptoll_core::tcp::counters::difference;
 use tcptoll_core::tcp::ports::{ClientCloses, PortForecast, PortSettings, assigned, forecast};
-use tcptoll_core::units::{human_count, ns};
+use tcptoll_core::units::ns;
 use tcptoll_core::verdict::port_cliff;
 use tcptoll_core::verdict::port_cliff::Chooser;
 use tcptoll_core::verdict::warning::Warning;
@@ -360,7 +361,7 @@ impl TimeWaitTrial<'_> {
                 figures: "rates, busy workers and idle CPU",
                 have: format!(
                     "{} of the {OPERATIONS_MIN} operations that are needed were started",
-                    human_count(begun)
+                    number::count(begun)
                 ),
                 remedy: "raise --count, --duration or --rate",
             });

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, MetricSpec, Remedy};
 use tcptoll_core::http::status::reason;
+use tcptoll_core::number;
 use tcptoll_core::page::waterfall::Request;
 use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
-use tcptoll_core::units::{capital, human_count, human_us, plural};
+use tcptoll_core::units::{capital, plural};
 
 use super::{
     CONNECTIONS, CRITICAL_HANDSHAKE, CRITICAL_HANDSHAKES, HELD, NEXT_CONNECTIONS, REQUESTS, SPAN,
@@ -33,7 +34,7 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
     let cause = summary.causes.iter().find(|cause| cause.id == id)?;
     let ill = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
     let well = cured(summary, ill, &settings::KEPT)?;
-    let [took, instead] = [span(well)?, span(ill)?].map(human_us);
+    let [took, instead] = [span(well)?, span(ill)?].map(number::time);
     Some(format!("arm {}: the page takes {took} instead of {instead}", well.name))
 }
 
@@ -77,7 +78,7 @@ fn count(arm: &Arm, metric: &MetricSpec) -> u64 {
 fn loaded(arms: &[&Arm]) -> Option<String> {
     let took = |arm: &Arm| {
         let connections = plural(count(arm, &CONNECTIONS), "connection");
-        Some(format!("{} over {connections}", human_us(span(arm)?)))
+        Some(format!("{} over {connections}", number::time(span(arm)?)))
     };
     let by_span = |a: &&&Arm, b: &&&Arm| {
         let span = |arm: &Arm| span(arm).unwrap_or_default();
@@ -109,8 +110,8 @@ fn critical(arms: &[&Arm]) -> Option<String> {
         let text = format!(
             "{}{} of {} handshakes {} on the critical path; the others overlapped.",
             in_arm(arms.len() > 1, most),
-            human_count(critical),
-            human_count(opened(most)),
+            number::count(critical),
+            number::count(opened(most)),
             if critical == 1 { "was" } else { "were" }
         );
         capital(&text)
@@ -191,9 +192,9 @@ fn several_connections(summary: &Summary) -> Vec<Advice> {
         Some((one, of_one, several, of_several)) if of_several < of_one => {
             let proof = format!(
                 "mean network span {} ({}), {} ({})",
-                human_us(of_several),
+                number::time(of_several),
                 several.name,
-                human_us(of_one),
+                number::time(of_one),
                 one.name
             );
             advice(
@@ -236,7 +237,7 @@ fn per_resource(arm: &Arm) -> Option<Finding> {
     let text = format!(
         "{requests:.0} requests opened {connections:.0} connections. {critical:.0} of these handshakes \
          were on the critical path and took {}",
-        human_us(time)
+        number::time(time)
     );
     let evidence = evidence([
         (CONNECTIONS.name, connections),
@@ -274,7 +275,7 @@ fn held(arm: &Arm) -> Option<Finding> {
     }
     let text = format!(
         "All requests shared one connection. Per load, received data waited {} on it for lost segments",
-        human_us(held)
+        number::time(held)
     );
     let evidence = evidence([(HELD.name, held), (super::SPAN_MEAN.name, span)]);
     Some(Finding { text, evidence })

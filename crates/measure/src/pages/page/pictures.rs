@@ -120,7 +120,7 @@ fn tooltip(request: &Request) -> String {
         "{} · {} · {}{connection} · {} · ends at {}",
         request.url,
         outcome(request),
-        number::bytes(request.body_bytes),
+        number::bytes(request.body_bytes as f64),
         phases.join(", "),
         number::time(end_us(request) as f64)
     )

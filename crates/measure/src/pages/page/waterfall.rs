@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use tcptoll_core::number;
 use tcptoll_core::page::forecast::simple_saving_us;
 use tcptoll_core::page::waterfall::{Critical, Phases, Request, Waterfall, critical};
 use tcptoll_core::record::{Arm, PageLoads};
-use tcptoll_show::number;
 use tcptoll_show::run::Run;
 
 /// A phase: its name, its letter, its class in pictures, and its time.

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, MetricSpec, Remedy};
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Summary};
-use tcptoll_core::units::{human_bytes, human_count, human_us};
 
 use super::{PAGE_MEAN, PAGE_P95, WORKERS_BUSY, WORKERS_BUSY_PEAK, WORKERS_KEPT};
 use crate::kit::conclusion::{answer_of, explain, explanations, in_arm, step, value};
@@ -47,7 +47,7 @@ fn ends<'a>(arms: &[&'a Arm], metric: &MetricSpec) -> Vec<(&'a Arm, f64)> {
 fn workers(arms: &[&Arm]) -> Option<String> {
     let workers_held = |arm: &Arm, held: f64| {
         let visits = arm.own.site_visits.as_deref()?;
-        Some(format!("{held:.0} of {}", human_count(visits.workers)))
+        Some(format!("{held:.0} of {}", number::count(visits.workers)))
     };
     Some(match ends(arms, &WORKERS_BUSY)[..] {
         [] => return None,
@@ -75,8 +75,8 @@ fn failed(arms: &[&Arm]) -> Option<String> {
         format!(
             "{}{} of {} pages failed.",
             in_arm(arms.len() > 1, arm),
-            human_count(failed),
-            human_count(arm.attempts)
+            number::count(failed),
+            number::count(arm.attempts)
         )
     })
 }
@@ -85,12 +85,12 @@ fn failed(arms: &[&Arm]) -> Option<String> {
 fn slow(arms: &[&Arm]) -> Option<String> {
     Some(match ends(arms, &PAGE_P95)[..] {
         [] => return None,
-        [(_, us)] => format!("95 % of the pages took at most {}.", human_us(us)),
+        [(_, us)] => format!("95 % of the pages took at most {}.", number::time(us)),
         [(least, low), .., (most, high)] => format!(
             "95 % of the pages took at most {} ({}) to {} ({}).",
-            human_us(low),
+            number::time(low),
             least.name,
-            human_us(high),
+            number::time(high),
             most.name
         ),
     })
@@ -157,7 +157,7 @@ fn memory_ends(arm: &Arm) -> Option<Finding> {
     if limit.kills == 0 {
         return None;
     }
-    let memory = human_bytes(limit.bytes as f64);
+    let memory = number::bytes(limit.bytes as f64);
     let who = if limit.by == "kernel" { "The kernel" } else { "tcptoll's memory watch" };
     let processes = if limit.kills == 1 { "process" } else { "processes" };
     let text = format!(

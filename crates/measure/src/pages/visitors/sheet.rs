@@ -367,14 +367,14 @@ pub(super) fn blocks(summary: &Run, width: usize) -> Vec<Part> {
     let names = clean::shorten_all(&names, NAME);
     // All strips have one scale: the limit, or what is held at most where nobody comes near it.
     let most = all.iter().filter_map(|one| one.visits.busy.peak()).fold(1.0, f64::max);
-    let time = format!("over {} s", number::trimmed(last));
-    let full = format!("{} {}", HEIGHTS[7], number::trimmed(most));
+    let time = format!("over {} s", number::plain(last));
+    let full = format!("{} {}", HEIGHTS[7], number::plain(most));
     let mut blocks =
         vec![Part::Blank, heading(&format!("workers that hold a connection {time}"), &full)];
     for (one, name) in all.iter().zip(&names) {
         let strip = letters(&cut(&one.visits.busy, last, cells), |busy| busy / most);
         let peak = one.visits.busy.peak().unwrap_or_default();
-        let behind = format!("peak {} of {}", number::trimmed(peak), one.visits.workers);
+        let behind = format!("peak {} of {}", number::plain(peak), one.visits.workers);
         blocks.push(row(name, &strip, &behind));
     }
     blocks.extend(pages(&all, &names, last, cells));

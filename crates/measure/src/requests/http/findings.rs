@@ -13,8 +13,9 @@ use tcptoll_core::experiment::figures::RESOLUTION_SHOWN;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::http::status::reason;
+use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, PlaceKind, Summary};
-use tcptoll_core::units::{capital, human_count, human_rate_per_s, human_us, plural};
+use tcptoll_core::units::{capital, plural};
 use tcptoll_core::verdict::bound;
 
 /// Latency that grew by less than this factor is not said to have grown.
@@ -90,17 +91,13 @@ fn worst(arm: &Arm) -> Option<&str> {
     arm.errors.iter().max_by_key(|(_, count)| **count).map(|(class, _)| class.as_str())
 }
 
-fn per_s(value: f64) -> String {
-    format!("{}/s", human_rate_per_s(value))
-}
-
 /// A rate in words, with how far it may be off where that is much: `6.7/s ± 3.3/s`.
 fn rate_of(arm: &Arm, metric: &str) -> Option<String> {
     let rate = value(arm, metric)?;
     let off = value(arm, "rate_resolution_per_s").filter(|off| *off > rate * RESOLUTION_SHOWN);
     Some(match off {
-        Some(off) => format!("{} ± {}", human_rate_per_s(rate), per_s(off)),
-        None => per_s(rate),
+        Some(off) => format!("{} ± {}", number::three(rate), number::metric(off, "1/s")),
+        None => number::metric(rate, "1/s"),
     })
 }
 
@@ -137,7 +134,7 @@ fn schedules(arms: &[&Arm]) -> Option<String> {
 fn scheduled_and_succeeded(arm: &Arm) -> Option<String> {
     Some(format!(
         "{} requests/s were scheduled and {} succeeded",
-        human_rate_per_s(value(arm, "intended_per_s")?),
+        number::three(value(arm, "intended_per_s")?),
         rate_of(arm, "achieved_per_s")?
     ))
 }
@@ -147,9 +144,9 @@ fn sustained(arm: &Arm) -> Option<String> {
     let found = arm.saturation.as_ref()?;
     Some(format!(
         "{} of {} scheduled requests/s were sustained, and {} requests were unanswered at the end",
-        human_rate_per_s(found.sustained_per_s),
-        human_rate_per_s(found.due_per_s),
-        human_count(found.unserved)
+        number::three(found.sustained_per_s),
+        number::three(found.due_per_s),
+        number::count(found.unserved)
     ))
 }
 
@@ -162,15 +159,15 @@ fn one(arm: &Arm) -> Option<String> {
         Some((Some(first), Some(last))) if last > first * GROWTH_SHOWN => format!(
             "The median latency{with} grew from {} in the first quarter of the measurement to {} \
              in the last.",
-            human_us(first),
-            human_us(last)
+            number::time(first),
+            number::time(last)
         ),
         Some(_) => format!(
             "Latency{with} consists mostly of the wait for a free connection (mean {}).",
-            human_us(latency.mean?)
+            number::time(latency.mean?)
         ),
         None => {
-            let time = |us: f64| format!("{}{}", latency.sign(us), human_us(us));
+            let time = |us: f64| format!("{}{}", latency.sign(us), number::time(us));
             let typical = time(latency.p50.or(latency.mean)?);
             let word = if latency.p50.is_some() { "median" } else { "mean" };
             let p99 = latency.p99.map_or_else(String::new, |p99| format!(" (p99 {})", time(p99)));
@@ -198,7 +195,7 @@ fn unanswered(summary: &Summary) -> impl Iterator<Item = String> {
 
 /// What a request costs the hosts.
 fn cpu(arm: &Arm) -> Option<String> {
-    let cpu = |metric| value(arm, metric).map(human_us);
+    let cpu = |metric| value(arm, metric).map(number::time);
     let client = cpu("client_cpu_us_per_op")?;
     Some(match cpu("server_cpu_us_per_op") {
         Some(server) => {
@@ -210,7 +207,7 @@ fn cpu(arm: &Arm) -> Option<String> {
 
 /// Several arms without ratios.
 fn range(arms: &[&Arm]) -> Option<String> {
-    let shown = |arm: &Arm| Some(human_count(value(arm, "requests_per_s")?.round() as u64));
+    let shown = |arm: &Arm| Some(number::count(value(arm, "requests_per_s")?.round() as u64));
     let arms: Vec<&Arm> = arms.iter().copied().filter(|arm| arm.ok > 0).collect();
     let rate = |arm: &&&Arm| value(arm, "requests_per_s").map_or(0, |rate| (rate * 1e3) as u64);
     let (first, second, between) = match arms.as_slice() {
@@ -229,7 +226,7 @@ fn range(arms: &[&Arm]) -> Option<String> {
 
 /// A count of sockets, of several rounds the mean.
 fn sockets(arm: &Arm, metric: &str) -> Option<String> {
-    value(arm, metric).map(|count| human_count(count.round() as u64))
+    value(arm, metric).map(|count| number::count(count.round() as u64))
 }
 
 /// Who closes first, and who holds TIME-WAIT. `None`: nobody closes while the load runs.
@@ -244,7 +241,7 @@ pub(super) fn closers(arm: &Arm) -> Option<String> {
     classes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let share = |count: u64| match count as f64 / closed as f64 * 100.0 {
         percent if percent < 0.5 => "under 1 %".to_owned(),
-        percent => format!("{percent:.0} %"),
+        percent => number::percent(percent / 100.0),
     };
     let mut text = match classes {
         [(_, 0), ..] => return None,
@@ -367,7 +364,7 @@ fn of_arm(arm: &Arm) -> Option<String> {
     }
     let answers: u64 = arm.statuses.values().sum();
     Some(if *count == answers {
-        let all = human_count(answers);
+        let all = number::count(answers);
         format!(
             "all {all} responses had status {status}; `--expect-status {status}` counts them as \
              successes."
@@ -376,8 +373,8 @@ fn of_arm(arm: &Arm) -> Option<String> {
         format!(
             "{} of {} responses had status {status}; `--expect-status` with {status} counts them \
              as successes.",
-            human_count(*count),
-            human_count(answers)
+            number::count(*count),
+            number::count(answers)
         )
     })
 }
@@ -483,12 +480,12 @@ pub(super) fn keepalive_inert(arm: &Arm) -> Option<Finding> {
         let after = arm.histograms.get("idle_close_us").and_then(|h| h.p50.or(h.mean));
         let mut text = format!(
             "The server's keep-alive timeout expired before the next request: it closed {} of {} connections while they were idle",
-            human_count(closing.while_idle),
-            human_count(made)
+            number::count(closing.while_idle),
+            number::count(made)
         );
         if let Some(us) = after {
             evidence.insert("idle_close_us".into(), us.into());
-            text += &format!(", after {}", human_us(us));
+            text += &format!(", after {}", number::time(us));
         }
         return Some(Finding { text: text + ".", evidence });
     }
@@ -505,7 +502,7 @@ pub(super) fn keepalive_inert(arm: &Arm) -> Option<Finding> {
             evidence.insert("limit".into(), limit.into());
             format!(
                 "The server closed connections after {} requests on average: that may be its configured maximum.",
-                human_count(limit)
+                number::count(limit)
             )
         }
         None => format!(
@@ -531,13 +528,13 @@ fn close_race(arm: &Arm) -> Option<Finding> {
     let mut text = format!(
         "{} of {} requests failed because the server closed their connection right after they were sent: it \
          may have been closing it already",
-        human_count(lost),
-        human_count(arm.attempts)
+        number::count(lost),
+        number::count(arm.attempts)
     );
     let idle = arm.histograms.get("idle_close_us").and_then(|h| h.p50.or(h.mean));
     if let Some(us) = idle {
         evidence.insert("idle_close_us".into(), us.into());
-        text += &format!(". It closes idle connections after {}", human_us(us));
+        text += &format!(". It closes idle connections after {}", number::time(us));
     }
     if let Some(closing) = &arm.closing {
         evidence.insert("closed_while_idle".into(), closing.while_idle.into());

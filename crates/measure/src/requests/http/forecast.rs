@@ -9,9 +9,10 @@ use crate::kit::plan::SplitPlan;
 use crate::kit::settings::WarmUp;
 use crate::kit::target::{PUBLIC_RATE_PER_S, Target};
 use tcptoll_core::http::reuse::Reuse;
+use tcptoll_core::number;
 use tcptoll_core::study::points;
 use tcptoll_core::study::points::Share;
-use tcptoll_core::units::{human_rate_per_s, human_us, plural};
+use tcptoll_core::units::plural;
 use tcptoll_lab::messages::{Io, ServerKind};
 
 /// Warm-up and measured time of a trial, unless told otherwise.
@@ -110,11 +111,11 @@ impl HttpSettings {
     pub(super) fn load_in_words(&self) -> String {
         let pace = self.pace();
         let rate = match pace.rate {
-            Some(rate) => format!("{} requests/s (open loop)", human_rate_per_s(rate)),
+            Some(rate) => format!("{} requests/s (open loop)", number::three(rate)),
             None => "closed loop".to_owned(),
         };
         let requests = pace.requests.map(|requests| plural(requests, "request"));
-        let time = pace.duration.map(|time| human_us(time.as_secs_f64() * 1e6));
+        let time = pace.duration.map(|time| number::time(time.as_secs_f64() * 1e6));
         let length: Vec<String> = requests.into_iter().chain(time).collect();
         let io = match self.load.io {
             Io::Auto => "io_uring if the kernel allows it",

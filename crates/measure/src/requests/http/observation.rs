@@ -19,10 +19,10 @@ use tcptoll_core::experiment::figures::{
 };
 use tcptoll_core::experiment::spec::HistogramSpec;
 use tcptoll_core::http::reuse::Reuse;
+use tcptoll_core::number;
 use tcptoll_core::record::Warmup;
 use tcptoll_core::stats::Histogram;
 use tcptoll_core::stats::saturation::{OpenLoop, saturation};
-use tcptoll_core::units::human_us;
 use tcptoll_core::verdict::validity;
 use tcptoll_core::verdict::validity::ClosedLoop;
 use tcptoll_core::verdict::warning::Warning;
@@ -59,7 +59,7 @@ impl HttpTrial<'_> {
             batch if batch.is_zero() => report.io.clone(),
             batch => {
                 let us = batch.as_secs_f64() * 1e6;
-                format!("{}, batches of up to {}", report.io, human_us(us))
+                format!("{}, batches of up to {}", report.io, number::time(us))
             }
         });
         let latencies =

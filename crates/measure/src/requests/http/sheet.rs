@@ -12,10 +12,10 @@ use tcptoll_core::experiment::figures::{
     SERVER_FIN_WAIT_2, SERVER_SEGMENTS, SERVER_TIME_WAIT,
 };
 use tcptoll_core::experiment::spec::MetricSpec;
+use tcptoll_core::number::ABSENT;
 use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::sheet::{Part, Room, Tone};
 use tcptoll_core::tcp::ports::PortForecast;
-use tcptoll_show::number::ABSENT;
 use tcptoll_show::own::Failed;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{clean, figures, number};
@@ -200,7 +200,7 @@ fn ignored(arm: &Arm) -> Option<String> {
     (ignored > 0).then(|| {
         format!(
             "server: kept the connection open {} when it was to close it. The client closed these",
-            times(ignored)
+            figures::plural(ignored, "time")
         )
     })
 }
@@ -213,7 +213,7 @@ fn by_status(arm: &Arm) -> Option<String> {
         |(status, count): &(&String, &u64)| format!("{} with {status}", number::count(**count));
     let mut texts: Vec<String> = all.iter().take(STATUSES).map(each).collect();
     if all.len() > STATUSES {
-        let rest = all.iter().skip(STATUSES).map(|(_, count)| **count).sum();
+        let rest: u64 = all.iter().skip(STATUSES).map(|(_, count)| **count).sum();
         texts.push(format!("{} with {} other statuses", number::count(rest), all.len() - STATUSES));
     }
     (!texts.is_empty()).then(|| texts.join(" · "))
@@ -235,10 +235,6 @@ fn responses(summary: &Run, _width: usize) -> Vec<Part> {
     blank.into_iter().chain(lines).collect()
 }
 
-fn times(n: u64) -> String {
-    figures::plural(n, "time")
-}
-
 /// Everything counted about closing, a label and a figure each.
 fn closing(arm: &Arm) -> Vec<[String; 2]> {
     let Some(closing) = &arm.closing else { return Vec::new() };
@@ -255,7 +251,10 @@ fn closing(arm: &Arm) -> Vec<[String; 2]> {
         number::count(closing.open_at_end),
     ]);
     if closing.ignored > 0 {
-        rows.push(["Connection: close ignored by the server".to_owned(), times(closing.ignored)]);
+        rows.push([
+            "Connection: close ignored by the server".to_owned(),
+            figures::plural(closing.ignored, "time"),
+        ]);
     }
     let mean = if arm.rounds.is_empty() { "" } else { ", mean over rounds" };
     for (side, n) in ["client", "server"].into_iter().zip(time_wait(arm)) {
@@ -333,7 +332,7 @@ fn connections(arm: &Arm) -> Vec<[String; 2]> {
                 format!(
                     "{}, each port held for {} s",
                     number::three(rate),
-                    number::trimmed(ports.held_s)
+                    number::plain(ports.held_s)
                 )
             },
         );

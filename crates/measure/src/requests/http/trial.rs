@@ -17,10 +17,11 @@ use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::{WarmUp, wrong};
 use crate::kit::target::{NO_ANSWER, Unreached};
+use tcptoll_core::number;
 use tcptoll_core::stats::Histogram;
 use tcptoll_core::study::PlannedArm;
 use tcptoll_core::tcp::ports::{ClientCloses, PortForecast, PortSettings, forecast};
-use tcptoll_core::units::{human_count, ns};
+use tcptoll_core::units::ns;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_lab::lab::{Handle, Hosts};
 use tcptoll_lab::messages::{
@@ -381,10 +382,10 @@ fn no_server() -> TrialError {
 fn too_few_ports(open: u64, ports: &PortForecast) -> TrialError {
     let why = format!(
         "the client's local ports allow {} open connections to one server ({} source address{} with {} each): give more source addresses (--bind), or widen net.ipv4.ip_local_port_range",
-        human_count(ports.at_once),
-        human_count(ports.sources),
+        number::count(ports.at_once),
+        number::count(ports.sources),
         if ports.sources == 1 { "" } else { "es" },
-        human_count(ports.usable)
+        number::count(ports.usable)
     );
     wrong("connections", &open.to_string(), why)
 }

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use super::{LOCAL, LOCAL_LATENCY_MEAN};
 use crate::kit::conclusion::value;
+use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, Summary, WorkerPool};
 use tcptoll_core::stats::Series;
-use tcptoll_core::units::human_count;
 
 /// The cause that a run of this experiment looks for.
 pub(super) const STUCK: &str = "workers-stuck";
@@ -111,8 +111,10 @@ impl<'a> PoolArm<'a> {
     pub(super) fn expected_words(self) -> String {
         let Some(least) = self.pool.stuck_expected else { return String::new() };
         match self.pool.stuck_expected_max.filter(|_| self.expects_a_range()) {
-            Some(most) => format!(" (expected: {} to {})", workers(least), workers(most)),
-            None => format!(" (expected: {})", workers(least)),
+            Some(most) => {
+                format!(" (expected: {} to {})", number::plain(least), number::plain(most))
+            }
+            None => format!(" (expected: {})", number::plain(least)),
         }
     }
 
@@ -188,43 +190,18 @@ impl Factor {
         Self { ratio: 1.0 / self.ratio, ci95: self.ci95.and_then(inverse) }
     }
 
-    /// `140×`.
-    pub(super) fn times(self) -> String {
-        format!("{}×", digits(self.ratio))
-    }
-
-    /// ` (95 % CI 120–160)`; empty where rounds give none.
-    pub(super) fn interval(self) -> String {
-        self.ci95.map_or_else(String::new, |[low, high]| {
-            format!(" (95 % CI {}–{})", digits(low), digits(high))
-        })
+    /// `140×` and ` (95 % CI 120–160)`, which is empty where rounds give none.
+    pub(super) fn times(self) -> [String; 2] {
+        number::times(self.ratio, self.ci95)
     }
 
     /// How the denominator compares with the numerator: `140× lower (95 % CI 120–160)`.
     pub(super) fn lower(self) -> String {
         let (factor, word) =
             if self.ratio >= 1.0 { (self, "lower") } else { (self.inverse(), "higher") };
-        format!("{} {word}{}", factor.times(), factor.interval())
+        let [times, interval] = factor.times();
+        format!("{times} {word}{interval}")
     }
-}
-
-/// Three significant digits: `0.048`, `1.02`, `14.2`, `1,420`.
-pub(super) fn digits(value: f64) -> String {
-    match value.abs() {
-        size if size >= 99.95 => {
-            let step = 10_f64.powf((size.log10().floor() - 2.0).max(0.0));
-            human_count(((value / step).round() * step) as u64)
-        }
-        size if size >= 9.995 => format!("{value:.1}"),
-        size if size >= 0.9995 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
-/// Workers on average: `20`, `10.3`.
-pub(super) fn workers(count: f64) -> String {
-    let tenths = (count * 10.0).round() / 10.0;
-    if tenths.fract() == 0.0 { format!("{tenths:.0}") } else { format!("{tenths:.1}") }
 }
 
 /// The mean of a series between two instants. None: it has no point there.
@@ -373,10 +350,9 @@ impl TriedFix<'_> {
             let ill = &self.ill.arm.name;
             format!("latency without backend calls {} than in {ill}", faster.lower())
         });
-        let busy = self
-            .told
-            .busy()
-            .map(|busy| format!("{} of {} workers busy", workers(busy), self.told.pool.workers));
+        let busy = self.told.busy().map(|busy| {
+            format!("{} of {} workers busy", number::plain(busy), self.told.pool.workers)
+        });
         let figures: Vec<String> = [latency, busy].into_iter().flatten().collect();
         Advice {
             cause: STUCK.to_owned(),
@@ -505,20 +481,13 @@ mod tests {
         let summary = summary(vec![arm("a", 20.0, 800e3), arm("b", 10.0, 510.0)], &[("b", "a")]);
         let [a, b] = [0, 1].map(|at| PoolArm::from_arm(&summary.arms[at]).unwrap());
         let factor = Factor::between(&summary, b, a).unwrap();
-        assert_eq!(factor.times() + &factor.interval(), "0.010× (95 % CI 0.008–0.013)");
-        assert_eq!(factor.lower(), "100× higher (95 % CI 80.0–125)");
+        assert_eq!(factor.times().concat(), "0.0100× (95 % CI 0.0080–0.0125)");
+        assert_eq!(factor.lower(), "100× higher (95 % CI 80–125)");
         let lower = Factor::between(&summary, a, b).unwrap().lower();
-        assert_eq!(lower, "100× lower (95 % CI 80.0–125)");
+        assert_eq!(lower, "100× lower (95 % CI 80–125)");
         let alone = super::super::tests::summary(summary.arms.clone(), &[]);
         let [a, b] = [0, 1].map(|at| PoolArm::from_arm(&alone.arms[at]).unwrap());
         assert_eq!(Factor::between(&alone, a, b).unwrap().lower(), "636× lower");
-    }
-
-    #[test]
-    fn factors_have_three_digits() {
-        let words = [0.0478, 1.024, 14.23, 99.96, 1_424.0, 2_000_400.0].map(digits);
-        assert_eq!(words, ["0.048", "1.02", "14.2", "100", "1,420", "2,000,000"]);
-        assert_eq!([19.97, 10.26, 0.0].map(workers), ["20", "10.3", "0"]);
     }
 
     fn with(name: &str, factors: &[(&str, &str)], busy: f64, during_us: f64) -> Arm {
@@ -541,7 +510,7 @@ mod tests {
         assert_eq!(
             advice[0].proof.as_deref(),
             Some(
-                "arm limit: latency without backend calls 100× lower (95 % CI 80.0–125) than in \
+                "arm limit: latency without backend calls 100× lower (95 % CI 80–125) than in \
                  stalled; 10 of 20 workers busy"
             )
         );

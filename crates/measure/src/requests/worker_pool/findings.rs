@@ -1,15 +1,15 @@
 //! What follows from the arms of `worker-pool`: the answer, causes, advice, what next.
 
 use super::BACKEND;
-use super::effects::{Factor, PoolArm, STUCK, advise, digits, plainest, workers};
+use super::effects::{Factor, PoolArm, STUCK, advise, plainest};
 use serde_json::Value;
 
 use crate::kit::conclusion::{cured, explain, explanations, step};
 use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 use tcptoll_core::experiment::figures::RTT;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
-use tcptoll_core::units::{human_count, human_us};
 
 /// Arms whose effect is stated one by one; of more, the best and the worst.
 const STATED: usize = 3;
@@ -48,8 +48,8 @@ fn too_short(summary: &Summary) -> Option<String> {
     Some(format!(
         "{} of {} requests that need the backend fail in {}: its connect timeout is shorter than \
          the round trip.",
-        human_count(group.errors.values().sum()),
-        human_count(group.attempts),
+        number::count(group.errors.values().sum::<u64>()),
+        number::count(group.attempts),
         arm.name
     ))
 }
@@ -60,7 +60,7 @@ fn waiting(told: PoolArm<'_>) -> Option<String> {
     let expected = told.expected_words();
     Some(format!(
         "{} of {} workers wait for {}{expected}",
-        workers(told.busy()?),
+        number::plain(told.busy()?),
         pool.workers,
         pool.backend
     ))
@@ -74,18 +74,19 @@ fn avalanche(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> Stri
     let waiting = waiting(stuck).map_or_else(String::new, |waiting| format!(": {waiting}"));
     let subject = "Requests that never call the backend";
     match (against, stuck.slowed()) {
-        (Some((factor, healthy)), _) => format!(
-            "{} has {} the latency of {}{} for requests that never call the backend{waiting}.",
-            stuck.arm.name,
-            factor.times(),
-            healthy.arm.name,
-            factor.interval()
-        ),
+        (Some((factor, healthy)), _) => {
+            let ([times, interval], stuck, healthy) =
+                (factor.times(), &stuck.arm.name, &healthy.arm.name);
+            format!(
+                "{stuck} has {times} the latency of {healthy}{interval} for requests that never call the \
+                 backend{waiting}."
+            )
+        }
         (None, Some(slowed)) => format!(
-            "{subject} take {}× as long during the stall, {} instead of {}{waiting}.",
-            digits(slowed.factor()),
-            human_us(slowed.during_us),
-            human_us(slowed.before_us)
+            "{subject} take {} as long during the stall, {} instead of {}{waiting}.",
+            number::times(slowed.factor(), None)[0],
+            number::time(slowed.during_us),
+            number::time(slowed.before_us)
         ),
         (None, None) => format!("{subject} fail or wait during the stall{waiting}."),
     }
@@ -129,13 +130,13 @@ fn calm(told: PoolArm<'_>) -> Vec<String> {
             let waiting = waiting.replace(" wait for ", " are busy during the stall of ");
             let latency = format!(
                 "Requests that never call it take {} during the stall and {} before.",
-                human_us(slowed.during_us),
-                human_us(slowed.before_us)
+                number::time(slowed.during_us),
+                number::time(slowed.before_us)
             );
             vec![waiting + ".", latency]
         }
         (_, _, Some(us)) => {
-            let us = human_us(us);
+            let us = number::time(us);
             vec![format!("Requests that never call the backend take {us} without a stall.")]
         }
         _ => vec!["No request without a call of the backend succeeded.".to_owned()],
@@ -212,10 +213,10 @@ fn backend_queue_full(arm: &Arm) -> Option<Finding> {
     });
     let at = place.as_ref().map_or_else(String::new, |place| format!(" at {place}"));
     let holds = pool.backend_limit.map_or_else(String::new, |limit| {
-        format!(" (backlog {limit}, holds {})", human_count(u64::from(limit) + 1))
+        format!(" (backlog {limit}, holds {})", number::count(u64::from(limit) + 1))
     });
     let dropped = pool.backend_drops.filter(|drops| *drops > 0).map_or_else(String::new, |drops| {
-        format!(": its kernel dropped {} SYNs or last ACKs", human_count(drops))
+        format!(": its kernel dropped {} SYNs or last ACKs", number::count(drops))
     });
     let stall = if pool.stalled_s.is_some() { "" } else { " without a stall" };
     finding.text = format!(
@@ -250,10 +251,10 @@ fn connect_timeout_short(arm: &Arm) -> Option<Finding> {
         "The connect timeout of {} is shorter than the round trip of {}. {} SYN-ACKs of the \
          backend arrived after the worker had given up, and {} requests failed with status \
          {TIMED_OUT}.",
-        human_us(limit_us),
-        human_us(rtt_us),
-        human_count(gave_up),
-        human_count(failed)
+        number::time(limit_us),
+        number::time(rtt_us),
+        number::count(gave_up),
+        number::count(failed)
     );
     let evidence = [
         ("connect_timeout_us", Value::from(limit_us)),
@@ -280,7 +281,7 @@ fn longer_timeout(summary: &Summary) -> Vec<Advice> {
     let Some(arm) = longest else { return Vec::new() };
     let rtt_us = rtt(arm);
     let proof = cured(summary, arm, &["connect-timeout"]).map(|cured| {
-        format!("arm {}: all {} requests succeeded", cured.name, human_count(cured.ok))
+        format!("arm {}: all {} requests succeeded", cured.name, number::count(cured.ok))
     });
     vec![Advice {
         cause: id.to_owned(),
@@ -288,8 +289,8 @@ fn longer_timeout(summary: &Summary) -> Vec<Advice> {
             "Raise the connect timeout well above the round trip of {}. To survive a lost SYN too, \
              raise it above {}: the kernel retransmits the first SYN after \
              {FIRST_RETRANSMISSION_S} s.",
-            human_us(rtt_us),
-            human_us(FIRST_RETRANSMISSION_S * 1e6 + rtt_us)
+            number::time(rtt_us),
+            number::time(FIRST_RETRANSMISSION_S * 1e6 + rtt_us)
         ),
         cost: "A call that meets a full queue holds its worker for longer.".to_owned(),
         undo: "Restore the previous timeout.".to_owned(),
@@ -324,17 +325,17 @@ fn workers_stuck(arm: &Arm) -> Option<Finding> {
         |slowed| {
             format!(
                 "Requests that never call it took {} instead of {}",
-                human_us(slowed.during_us),
-                human_us(slowed.before_us)
+                number::time(slowed.during_us),
+                number::time(slowed.before_us)
             )
         },
     );
     let text = format!(
         "{} of {} workers waited for {} during its stall of {}{expected}. {waited}.",
-        workers(busy),
+        number::plain(busy),
         pool.workers,
         pool.backend,
-        human_us((until - from) * 1e6),
+        number::time((until - from) * 1e6),
     );
     let evidence =
         evidence.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();

@@ -11,9 +11,10 @@ use tcptoll_core::experiment::options::{
     IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, is_chosen, run_once,
 };
 use tcptoll_core::http::server::{BackendKind, Connection, FrontKind, Retries};
+use tcptoll_core::number;
 use tcptoll_core::stats::arrivals::Spread;
 use tcptoll_core::study::{Settings, Study};
-use tcptoll_core::units::{human_count, parse_share, parse_time, text_time};
+use tcptoll_core::units::{parse_share, parse_time, text_time};
 
 const STALL: &str = "Stall";
 /// Heading of the front service.
@@ -321,8 +322,8 @@ fn load(reader: &SettingsReader<'_>) -> Result<LoadSettings, TrialError> {
             "requests that wait for up to {} (--timeout) need {} connections, more than the limit of \
              {}: lower --rate or --timeout",
             text_time(timeout),
-            human_count(connections),
-            human_count(CONNECTIONS_MAX)
+            number::count(connections),
+            number::count(CONNECTIONS_MAX)
         );
         return Err(wrong("rate", &typed, why));
     }

@@ -329,7 +329,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
     };
     panels.push(Panel {
         lines: both(|group| &group.rate_per_s, false),
-        ..Panel::new("successes per second", number::trimmed_ratio, number::three)
+        ..Panel::new("successes per second", number::plain, number::three)
     });
     panels.push(Panel {
         lines: both(|group| &group.latency_us, true),
@@ -385,7 +385,7 @@ fn strip_blocks(summary: &Run, width: usize) -> Vec<Part> {
     let last = all.iter().map(|one| last(one.pool)).fold(0.0, f64::max);
     let names: Vec<&str> = all.iter().map(|one| one.arm.name.as_str()).collect();
     let names = clean::shorten_all(&names, NAME);
-    let time = format!("over {} s", number::trimmed(last));
+    let time = format!("over {} s", number::plain(last));
     let mut blocks = vec![Part::Blank];
     blocks.push(heading(&format!("busy workers {time}"), ""));
     blocks.extend(stall(&all, last, cells));
@@ -394,7 +394,7 @@ fn strip_blocks(summary: &Run, width: usize) -> Vec<Part> {
         let peak = one.pool.busy.peak().unwrap_or_default();
         let full = one.pool.workers as f64;
         let strip = letters(&strip, |busy| busy / full);
-        let behind = format!("peak {} of {}", number::trimmed(peak), one.pool.workers);
+        let behind = format!("peak {} of {}", number::plain(peak), one.pool.workers);
         blocks.push(row(name, &strip, &behind));
     }
     let latencies: Vec<Vec<Option<f64>>> =

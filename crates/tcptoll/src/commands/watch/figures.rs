@@ -1,8 +1,7 @@
 //! How do figures of a state read, in a table's cell and in a line?
 
-use tcptoll_core::units::{
-    human_bytes, human_count, human_rate_per_s, human_share, human_us, plural,
-};
+use tcptoll_core::number;
+use tcptoll_core::units::plural;
 use tcptoll_live::watch::State;
 use tcptoll_show::sheet::wrap_phrases;
 
@@ -35,12 +34,7 @@ pub(super) fn rate(per_s: f64) -> String {
     }
 }
 
-/// A rate in a sentence: `0`, `0.004`, `21.4`, `12,346`.
-pub(super) fn in_words(per_s: f64) -> String {
-    if per_s < 0.1 || !per_s.is_finite() { rate(per_s) } else { human_rate_per_s(per_s) }
-}
-
-/// A time for a person: `12 s`, `4 min`, `3.2 h`, `41 d`.
+/// A time in at most eight characters: `12 s`, `4 min`, `3.2 h`, `41 d`.
 pub(super) fn lasts(seconds: f64) -> String {
     match seconds {
         s if !s.is_finite() || s < 0.0 => ABSENT.to_owned(),
@@ -74,21 +68,22 @@ pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
 pub(super) fn activity(state: &State) -> Vec<String> {
     let Some(rates) = &state.rates else { return vec!["no rates yet".to_owned()] };
     let mut parts = vec![
-        format!("accepted {}/s", in_words(rates.passive_opens_per_s)),
-        format!("opened {}/s", in_words(rates.active_opens_per_s)),
+        format!("accepted {}/s", number::three(rates.passive_opens_per_s)),
+        format!("opened {}/s", number::three(rates.active_opens_per_s)),
     ];
     parts.extend(state.segments.map(|segments| {
         let share = segments.retransmitted as f64 / (segments.sent + segments.retransmitted) as f64;
         let in_percent =
-            if share > 0.0 { format!(" ({})", human_share(share)) } else { String::new() };
-        let retransmitted = human_count(segments.retransmitted);
+            if share > 0.0 { format!(" ({})", number::percent(share)) } else { String::new() };
+        let retransmitted = number::count(segments.retransmitted);
         format!("retransmitted {retransmitted}{in_percent} in {:.0} s", segments.over_s)
     }));
     // A look each second needs no words.
     parts.extend(
-        (state.interval_s > 1.5).then(|| format!("rates over {}", lasts(state.interval_s))),
+        (state.interval_s > 1.5)
+            .then(|| format!("rates over {}", number::duration(state.interval_s))),
     );
-    parts.push(format!("sent {} segments/s", in_words(rates.segments_out_per_s)));
+    parts.push(format!("sent {} segments/s", number::three(rates.segments_out_per_s)));
     let further = [
         ("reset", "", rates.resets_per_s),
         ("retransmitted", " SYNs", rates.syns_retransmitted_per_s),
@@ -97,7 +92,7 @@ pub(super) fn activity(state: &State) -> Vec<String> {
     ];
     for (verb, what, per_s) in further {
         if per_s > 0.0 {
-            parts.push(format!("{verb} {}{what}/s", in_words(per_s)));
+            parts.push(format!("{verb} {}{what}/s", number::three(per_s)));
         }
     }
     parts
@@ -107,12 +102,12 @@ pub(super) fn activity(state: &State) -> Vec<String> {
 pub(super) fn levels(state: &State) -> Vec<String> {
     let (now, limits) = (&state.counted, &state.limits);
     let used = |name: &str, now: Option<u64>, limit: Option<u64>| {
-        let limit = limit.map(|limit| format!(" of {}", human_count(limit)));
-        now.map(|now| format!("{name} {}{}", human_count(now), limit.unwrap_or_default()))
+        let limit = limit.map(|limit| format!(" of {}", number::count(limit)));
+        now.map(|now| format!("{name} {}{}", number::count(now), limit.unwrap_or_default()))
     };
     let memory = now.memory_bytes.map(|bytes| {
-        let limit = limits.memory_max_bytes.map(|max| format!(" of {}", human_bytes(max as f64)));
-        format!("memory {}{}", human_bytes(bytes as f64), limit.unwrap_or_default())
+        let limit = limits.memory_max_bytes.map(|max| format!(" of {}", number::bytes(max as f64)));
+        format!("memory {}{}", number::bytes(bytes as f64), limit.unwrap_or_default())
     });
     let established = state.states.get("ESTABLISHED").copied();
     // Few of it need no limit next to them.
@@ -137,16 +132,16 @@ pub(super) fn cost(state: &State) -> Vec<String> {
     let cost = &state.cost;
     // A share of the first seconds is that of the program's start.
     let cpu = if state.at_s < SETTLED_S {
-        format!("watching took {} of CPU", human_us(1e6 * cost.cpu_s))
+        format!("watching took {} of CPU", number::time(1e6 * cost.cpu_s))
     } else {
         format!("watching takes {:.1} % of a CPU", 100.0 * cost.cpu_share)
     };
-    let mut parts = vec![format!("{cpu}, {}", human_bytes(cost.resident_bytes as f64))];
+    let mut parts = vec![format!("{cpu}, {}", number::bytes(cost.resident_bytes as f64))];
     parts.push(match state.table_age_s {
         Some(age) => format!(
             "all sockets read {} ago, every {}",
-            lasts(age.floor()),
-            lasts(cost.table_every_s.ceil())
+            number::duration(age.floor()),
+            number::duration(cost.table_every_s.ceil())
         ),
         None => "all sockets not read yet".to_owned(),
     });

@@ -1,13 +1,14 @@
 //! A state as words: the sheet of `--once`, and the words that the screen shares with it.
 
+use tcptoll_core::number;
 use tcptoll_core::sheet::{Forms, Part, Sheet, Tone};
-use tcptoll_core::units::{host_port, human_bytes, human_count, human_us, plural};
+use tcptoll_core::units::{host_port, plural};
 use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity, counted};
 use tcptoll_live::watch::{ListenerState, State};
 use tcptoll_show::printable_line;
 use tcptoll_show::sheet::wrap_phrases;
 
-use super::figures::{activity, in_words, lasts, levels, unreadable};
+use super::figures::{activity, levels, unreadable};
 use super::table::{self, DESTINATIONS, Field, LISTENERS, Sort, aligned, content, fit};
 use crate::screen;
 
@@ -73,7 +74,7 @@ fn waiting(state: &State) -> String {
     };
     format!(
         " {} clients waited at {} at each of {} looks: watch longer.",
-        human_count(queue.shortest.into()),
+        number::count(queue.shortest),
         host_port(&one.address, one.port),
         queue.looks
     )
@@ -86,7 +87,7 @@ fn drops(state: &State) -> String {
         state.listeners.iter().filter_map(rate).sum()
     };
     let all = sum(&|one| one.drops_per_s);
-    let over = lasts(state.interval_s.max(1.0));
+    let over = number::duration(state.interval_s.max(1.0));
     if all <= 0.0 {
         return format!("no drop in {over}");
     }
@@ -94,15 +95,15 @@ fn drops(state: &State) -> String {
     if deferred >= all {
         return format!(
             "the {} drops/s are last ACKs that TCP_DEFER_ACCEPT ignored (harmless)",
-            in_words(all)
+            number::three(all)
         );
     }
     let at_most = state.rates.as_ref().map_or(0.0, |rates| rates.deferred_per_s.min(all));
     let deferred = match at_most {
         0.0 => String::new(),
-        at_most => format!(", at most {} of them by TCP_DEFER_ACCEPT", in_words(at_most)),
+        at_most => format!(", at most {} of them by TCP_DEFER_ACCEPT", number::three(at_most)),
     };
-    format!("no overflow; {} drops/s of other packets{deferred}", in_words(all))
+    format!("no overflow; {} drops/s of other packets{deferred}", number::three(all))
 }
 
 /// A fix, each part beside its label. Commands stay in one piece, so that they can be copied.
@@ -127,7 +128,7 @@ pub(super) fn fix_parts(fix: &Fix, indent: usize) -> Vec<Part> {
 pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> Sheet {
     let mut place = vec!["tcptoll watch".to_owned(), state.host.clone()];
     place.extend(watched.name());
-    place.extend([state.time.clone(), format!("up {}", lasts(state.uptime_s))]);
+    place.extend([state.time.clone(), format!("up {}", number::duration(state.uptime_s))]);
     place.push(format!("rates over {:.2} s", state.interval_s));
     let mut parts = Vec::new();
     for one in &state.diagnoses {
@@ -172,13 +173,13 @@ fn verdict(state: &State) -> String {
 /// Sockets by state.
 fn states(state: &State) -> Vec<String> {
     let shown = state.states.iter().filter(|(name, _)| *name != "LISTEN");
-    shown.map(|(name, count)| format!("{name} {}", human_count(*count))).collect()
+    shown.map(|(name, count)| format!("{name} {}", number::count(*count))).collect()
 }
 
 /// A share of a second that began with the program would mislead.
 fn once_cost(state: &State) -> Vec<String> {
-    let cpu = human_us(1e6 * state.cost.cpu_s);
-    vec![format!("watching took {cpu} of CPU, {}", human_bytes(state.cost.resident_bytes as f64))]
+    let cpu = number::time(1e6 * state.cost.cpu_s);
+    vec![format!("watching took {cpu} of CPU, {}", number::bytes(state.cost.resident_bytes as f64))]
 }
 
 fn left_out(parts: &mut Vec<Part>, what: &str, count: u64) {
@@ -249,7 +250,7 @@ mod tests {
                 with(40.0, 40.0, false),
                 "the 40.0 drops/s are last ACKs that TCP_DEFER_ACCEPT ignored (harmless)",
             ),
-            (with(9.0, 0.0, false), "no overflow; 9.0 drops/s of other packets"),
+            (with(9.0, 0.0, false), "no overflow; 9.00 drops/s of other packets"),
             (
                 with(50.0, 40.0, true),
                 "no overflow; 50.0 drops/s of other packets, at most 40.0 of them by TCP_DEFER_ACCEPT",

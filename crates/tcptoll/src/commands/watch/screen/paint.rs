@@ -1,12 +1,13 @@
 //! Draws the sections: header, what is wrong, listeners, destinations, keys.
 
+use tcptoll_core::number;
 use tcptoll_core::units::plural;
 use tcptoll_live::diagnosis::Severity;
 use tcptoll_live::watch::{History, ListenerState, State};
 use tcptoll_show::printable_line;
 use textwrap::core::display_width;
 
-use super::super::figures::{activity, clock, cost, lasts, levels, line, sparkline, unreadable};
+use super::super::figures::{activity, clock, cost, levels, line, sparkline, unreadable};
 use super::super::table::{
     Align, DESTINATIONS, Field, LISTENERS, Sort, aligned, content, fit, shortened,
 };
@@ -137,7 +138,9 @@ impl Painter {
         let moment = view.moment.is_some().then(|| {
             let newest = history.latest().map_or(state.at_s, |newest| newest.at_s);
             match newest - state.at_s {
-                ago if ago >= 0.5 => format!(" paused, as of {} ago ", lasts(ago.round())),
+                ago if ago >= 0.5 => {
+                    format!(" paused, as of {} ago ", number::duration(ago.round()))
+                }
                 _ => " paused ".to_owned(),
             }
         });
@@ -146,7 +149,7 @@ impl Painter {
         names.push(shortened(&printable_line(&state.host), 32));
         names.extend(self.watched.name());
         names.push(clock(&printable_line(&state.time)));
-        names.push(format!("up {}", lasts(state.uptime_s)));
+        names.push(format!("up {}", number::duration(state.uptime_s)));
         let names = line(&names, width.saturating_sub(right));
         let mut title = vec![(Ink::Strong, aligned(&names, Align::Left, width - right.min(width)))];
         title.extend(moment.map(|text| (Ink::Reversed, format!(" {text}")[1..].to_owned())));
