@@ -107,10 +107,10 @@ pub fn bytes(value: f64) -> String {
 /// A size that was asked for, exact and 1024-based: `1 byte`, `1,500 bytes`, `16 KiB`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
-    let text = crate::units::text_size(bytes);
-    match text.strip_suffix(['K', 'M', 'G']) {
-        Some(figure) => format!("{figure} {}iB", &text[figure.len()..]),
-        None => crate::units::plural(bytes, "byte"),
+    let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|(_, size)| bytes > 0 && bytes.is_multiple_of(*size)) {
+        Some((unit, size)) => format!("{} {unit}", bytes / size),
+        None => format!("{} byte{}", count(bytes), if bytes == 1 { "" } else { "s" }),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::html::keep_units;
 use crate::html::{COPY, SCRIPT, STYLE};
 use crate::svg::escape;
 
-use super::table::{self, table};
+use super::table::{self, swatch, table};
 
 const BASE: &str = include_str!("../html/base.html");
 const PAGE: &str = include_str!("page.html");
@@ -152,11 +152,6 @@ fn picture(one: &Picture) -> String {
         if drawn.is_empty() { legend } else { format!("<ul class=\"legend\">{legend}</ul>") };
     let (svg, caption) = (&svg.0, escape(caption));
     format!("{title}{legend}<figure>{svg}<figcaption>{caption}</figcaption></figure>\n")
-}
-
-/// A dot in the colour of an arm.
-pub(super) fn swatch(class: &str) -> String {
-    format!("<span class=\"swatch {}\" aria-hidden=\"true\"></span>", escape(class))
 }
 
 /// Every text that is not markup of our own is cleaned and escaped.

@@ -9,8 +9,6 @@ use crate::clean;
 use crate::html::keep_units;
 use crate::svg::escape;
 
-use super::html::swatch;
-
 /// A table of so many columns is turned, if it has no more rows than that.
 const MANY: usize = 7;
 const FEW: usize = 5;
@@ -205,6 +203,11 @@ fn least(cell: &Cell) -> usize {
     let all = clean::columns(text);
     let text = if all <= FIGURE { all } else { longest(text).max(LINE) };
     text.max(longest(small)).max(if *bar { text + BAR } else { 0 })
+}
+
+/// A dot in the colour of an arm.
+pub(super) fn swatch(class: &str) -> String {
+    format!("<span class=\"swatch {}\" aria-hidden=\"true\"></span>", escape(class))
 }
 
 /// A figure as exact as it must be for sorting.
