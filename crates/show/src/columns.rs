@@ -532,4 +532,37 @@ mod tests {
         assert!(!heads.iter().any(|head| head.contains("resolution") || head.contains("ICMP")));
         assert_eq!(heads.last().map(String::as_str), Some("ok"));
     }
+
+    fn named(all: &[&str], factors: &[&str]) -> (String, String) {
+        let arm = |name: &&str| {
+            let factors = factors.iter().map(|factor| ((*factor).to_owned(), 1.into()));
+            Arm { name: (*name).into(), factors: factors.collect(), ..Arm::default() }
+        };
+        let arms: Vec<Arm> = all.iter().map(arm).collect();
+        let (head, names) = names(&arms.iter().collect::<Vec<_>>());
+        (head, names.join("|"))
+    }
+
+    #[test]
+    fn factors_of_all_arms_stand_once_in_the_heading() {
+        let named = |all, factors, head: &str, names: &str| {
+            assert_eq!(named(all, factors), (head.to_owned(), names.to_owned()));
+        };
+        let both = ["message 1, nagle on", "message 64, nagle off"];
+        named(&both, &["message", "nagle"], "message, nagle", "1, on|64, off");
+        let own = ["KeepAlive on, port 80", "KeepAlive off, port 81"];
+        named(&own, &["port"], "arm, port", "KeepAlive on, 80|KeepAlive off, 81");
+    }
+
+    #[test]
+    fn names_of_their_own_and_a_single_arm_stay_as_they_are() {
+        for all in [
+            &["link metro"] as &[&str],
+            &["link metro", "as it was"],
+            &["new pool", "new one"],
+            &["link", "link metro, far"],
+        ] {
+            assert_eq!(named(all, &["link"]), ("arm".to_owned(), all.join("|")));
+        }
+    }
 }

@@ -498,6 +498,8 @@ pub fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use tcptoll_core::sheet::Column;
+
     use super::*;
 
     #[test]
@@ -514,5 +516,47 @@ mod tests {
             [r"tcptoll keepalive --to host:1 \", r"--null 'it'\''s --b c' \", "--fault freeze"]
         );
         assert_eq!(continued(command, 80), [command]);
+    }
+
+    #[test]
+    fn a_table_goes_without_what_needs_room_before_names_are_hard_to_read_and_then_falls_apart() {
+        let figure =
+            |head: &str, part, room| Column { part, ..Column::new(head, Align::Point).room(room) };
+        let columns = vec![
+            Column::names("arm"),
+            Column { shares_unit: "latency".to_owned(), ..figure("median", 0, Room::Always) },
+            Column {
+                shares_unit: "latency".to_owned(),
+                ..figure("99th percentile", 0, Room::Wide)
+            },
+            figure("operations per second", 1, Room::Present),
+            figure("never measured", 1, Room::Present),
+        ];
+        let time = |text: &str| Cell { unit: "ms".to_owned(), ..text.into() };
+        let row = |name: &str| {
+            let cells = [time("1.5"), time("12"), "3,000".into(), Cell::ABSENT.into()];
+            [name.into()].into_iter().chain(cells).collect::<Vec<Cell>>()
+        };
+        let table = Table::new(columns, [row("a name of thirty-two columns long"), row("other")]);
+        let shown = |width| {
+            let of_table = |lines: Lines| [lines.heads, lines.rows].concat();
+            Laid::new(&table, width).tables().into_iter().map(of_table).collect::<Vec<_>>()
+        };
+        let wide = shown(100);
+        assert_eq!(wide.len(), 1);
+        assert!(
+            wide[0][1].starts_with("  a name")
+                && wide[0][1].ends_with(" 1.5               12 ms                  3,000"),
+            "{wide:?}"
+        );
+        let narrow = shown(60);
+        assert!(narrow.len() == 1 && !narrow[0][0].contains("99th"), "{narrow:?}");
+        let apart = shown(38);
+        assert_eq!(
+            apart.iter().flatten().filter(|line| line.contains("other")).count(),
+            2,
+            "{apart:?}"
+        );
+        assert!(apart.iter().flatten().all(|line| crate::clean::columns(line) <= 38), "{apart:?}");
     }
 }

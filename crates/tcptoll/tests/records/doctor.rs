@@ -12,7 +12,7 @@ use tcptoll_live::watch::{ListenerState, Process, Rates};
 use tcptoll_show::{TextStyle, sheet};
 
 use super::html::{is_closed_in_order, tags};
-use super::{coloured, in_snapshots, page, pretty};
+use super::{is_snapshot, page};
 
 const PROVABLE: &[&str] = &["accept-queue-full", "close-race"];
 
@@ -211,21 +211,21 @@ fn page_of(examination: &Examination) -> String {
 fn examinations_are_rendered_as_reviewed() {
     let all =
         [("nothing", nothing()), ("unread", unread()), ("found", found()), ("hostile", hostile())];
-    in_snapshots().bind(|| {
-        for (name, examination) in all {
-            insta::assert_snapshot!(format!("doctor_{name}.80.txt"), text_of(&examination, 80));
-            insta::assert_snapshot!(format!("doctor_{name}.150.txt"), text_of(&examination, 150));
-            let style = TextStyle { colour: true, width: 80 };
-            let text = coloured(&sheet::text(&examination_sheet(&examination, PROVABLE), style));
-            insta::assert_snapshot!(format!("doctor_{name}.colour.txt"), text);
-            let page = page_of(&examination);
-            insta::assert_snapshot!(format!("doctor_{name}.html"), page::body(&page));
-            let json = serde_json::to_string(&examination).unwrap();
-            insta::assert_snapshot!(format!("doctor_{name}.json"), pretty::json(&json));
-        }
-        let style = TextStyle { colour: false, width: 80 };
-        insta::assert_snapshot!("doctor_proof.txt", sheet::parts(&proof_parts(&proof()), style));
-    });
+    for (name, examination) in all {
+        let style = TextStyle { colour: true, width: 80 };
+        let coloured = sheet::text(&examination_sheet(&examination, PROVABLE), style);
+        let outputs = [
+            ("80 columns", text_of(&examination, 80)),
+            ("150 columns", text_of(&examination, 150)),
+            ("colour", coloured),
+            ("page", page::body(&page_of(&examination))),
+            ("JSON", serde_json::to_string(&examination).unwrap()),
+        ];
+        is_snapshot(&format!("doctor_{name}"), outputs);
+    }
+    let style = TextStyle { colour: false, width: 80 };
+    let proof = sheet::parts(&proof_parts(&proof()), style);
+    is_snapshot("doctor_proof", [("80 columns", proof)]);
 }
 
 #[test]

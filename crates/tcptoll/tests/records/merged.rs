@@ -7,7 +7,7 @@ use tcptoll_core::record::{Line, Missing, Summary};
 use tcptoll_measure::merged::MergedRecord;
 use tcptoll_measure::runner::{MergeOptions, merge, summarise_points};
 
-use super::{are_snapshots, path, rendered, stored};
+use super::{is_snapshot, path, rendered, stored};
 
 const POINTS: [&str; 3] = ["ams1", "fra1", "nyc3"];
 
@@ -61,7 +61,7 @@ fn merged() -> Summary {
 
 #[test]
 fn a_merged_record_is_rendered_as_before() {
-    are_snapshots("merged", rendered(&merged(), "all.jsonl"));
+    is_snapshot("merged", rendered(&merged(), "all.jsonl"));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_load_of_three_machines_is_rendered_as_before() {
     let record = MergedRecord::open(&path("split")).unwrap().unwrap();
     let summary = summarise_points(&record).unwrap();
     assert!(summary.valid && !summary.partial, "{:?}", summary.warnings);
-    are_snapshots("split", rendered(&summary, "all.jsonl"));
+    is_snapshot("split", rendered(&summary, "all.jsonl"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tcptoll_live::watch::{
 };
 use tcptoll_show::{TextStyle, sheet};
 
-use super::{coloured, in_snapshots, page, pretty};
+use super::{is_snapshot, page};
 
 const EVIL: &str = "</script><script>alert(1)</script>\u{1b}[2J{{ 7*7 }}|`\u{202e}=1\n";
 
@@ -58,19 +58,15 @@ fn the_record_of_a_watch_is_rendered_as_before() {
     let csv: Vec<&str> = csv.lines().filter(|row| !row.contains(",host,")).collect();
     let at = |width, colour| watch_text(&watched, TextStyle { colour, width });
     let outputs = [
-        ("80.txt", at(80, false)),
-        ("150.txt", at(150, false)),
-        ("colour.txt", coloured(&at(80, true))),
-        ("html", page::body(&watch_html(&watched, &record.series(&review).unwrap()))),
-        ("md", watch_markdown(&watched)),
-        ("csv", csv.join("\n")),
-        ("json", pretty::json(&serde_json::to_string(&review).unwrap())),
+        ("80 columns", at(80, false)),
+        ("150 columns", at(150, false)),
+        ("colour", at(80, true)),
+        ("page", page::body(&watch_html(&watched, &record.series(&review).unwrap()))),
+        ("Markdown", watch_markdown(&watched)),
+        ("CSV", csv.join("\n")),
+        ("JSON", serde_json::to_string(&review).unwrap()),
     ];
-    in_snapshots().bind(|| {
-        for (format, output) in outputs {
-            insta::assert_snapshot!(format!("watch.{format}"), output);
-        }
-    });
+    is_snapshot("watch", outputs);
 }
 
 #[test]
