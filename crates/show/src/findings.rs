@@ -7,7 +7,7 @@ use serde_json::Value;
 use tcptoll_core::printable;
 use tcptoll_core::record::{Arm, Cause, Excluded, HostSummary, Points, Verdict, WarningEntry};
 
-use crate::own::Failed;
+use crate::run::Failed;
 use crate::run::{Own, Run};
 use crate::{columns, figures, number};
 

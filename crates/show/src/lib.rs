@@ -20,7 +20,6 @@ pub mod figures;
 pub mod findings;
 pub mod html;
 pub mod number;
-pub mod own;
 mod points;
 pub mod published;
 mod report;

@@ -90,7 +90,7 @@ fn lead(sheet: &mut Sheet, run: &Run, drawn: &Drawn) {
         if !title.is_empty() {
             sheet.lead.put(PAGE, Part::title(*title));
         }
-        sheet.lead.put(PAGE, picture.part());
+        sheet.lead.put(PAGE, picture.part(run));
     }
     if drawn.first != First::Distribution || !lead.is_empty() {
         let ending = rounds::ending(run).map(|text| Part::prose(0, text, Tone::Dim));
@@ -107,7 +107,7 @@ impl Report<'_> {
         if !title.is_empty() {
             self.parts.put(PAGE, Part::title(title));
         }
-        self.parts.put(PAGE, picture.part());
+        self.parts.put(PAGE, picture.part(self.run));
     }
 
     /// What each machine did of a load that several shared.
@@ -206,7 +206,7 @@ impl Report<'_> {
     /// Sections of the experiment that have anything to show.
     fn sections(&mut self, sections: Vec<Section>, lead: Option<&Picture>) {
         for Section { title, forms, leads, parts } in sections {
-            let lead = lead.filter(|_| leads).map(Picture::part);
+            let lead = lead.filter(|_| leads).map(|picture| picture.part(self.run));
             if lead.is_some() || !parts.is_empty() {
                 self.heading(if parts.is_empty() { PAGE } else { forms }, title);
                 self.parts.extend(PAGE, lead);
@@ -354,7 +354,7 @@ impl Report<'_> {
         let picture = |at: usize, arm: &Arm| {
             let points = arm.series.get(&primary.key)?;
             let svg = picture::series(points, &primary.name, &arm_class(at), &arm.name)?;
-            Some((at, vec![Picture::new(svg, &picture::series_caption(points)).part()]))
+            Some((at, vec![Picture::new(svg, &picture::series_caption(points)).part(self.run)]))
         };
         let arms = each_arm(self.run, picture);
         if !arms.is_empty() {

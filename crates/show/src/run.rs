@@ -9,8 +9,10 @@ use std::ops::Deref;
 use tcptoll_core::experiment::spec::{Spec, Specs};
 use tcptoll_core::record::{Arm, Summary};
 
-use crate::own::{Answer, Failed, Picture};
 use tcptoll_core::sheet::{Forms, Part};
+use tcptoll_core::stats::HistogramSummary;
+
+pub use crate::html::picture::Picture;
 
 /// What there is to show of which experiment; common code names none, so it is handed this.
 #[derive(Clone, Copy)]
@@ -53,6 +55,30 @@ pub struct Own {
     pub sections: fn(&Run) -> Vec<Section>,
     /// Sections of the page after the warnings.
     pub details: fn(&Run) -> Vec<Section>,
+}
+
+/// How many operations failed; some succeeded.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed {
+    /// Operations that failed; above 0.
+    pub failed: u64,
+    /// Operations begun.
+    pub tried: u64,
+}
+
+/// The words for a distribution that is not of operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    /// The distribution.
+    pub histogram: &'static str,
+    /// Values that there are, and that there could be.
+    pub counts: fn(&Arm) -> Option<(u64, u64)>,
+    /// What its axis shows.
+    pub share: &'static str,
+    /// What became of the others.
+    pub never: &'static str,
+    /// What is to be seen of one arm, in a sentence.
+    pub caption: fn(&HistogramSummary) -> String,
 }
 
 /// A section.

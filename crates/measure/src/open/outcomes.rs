@@ -6,7 +6,7 @@ use tcptoll_core::record::{Arm, Outcome, Queues, RetryLadder};
 use tcptoll_core::sheet::{Part, Table};
 use tcptoll_core::stats::histogram::Histogram;
 use tcptoll_show::html::plot::{Frame, Plot, Scale, TICKS_AND_LABEL};
-use tcptoll_show::own::Picture;
+use tcptoll_show::run::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::svg::{Anchor, Svg, arm_class};
 use tcptoll_show::{clean, figures, number};

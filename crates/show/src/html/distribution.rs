@@ -10,7 +10,7 @@ use tcptoll_core::stats::histogram::Histogram;
 use super::plot::{self, Frame, Plot, Scale};
 use crate::figures::{self, Primary};
 use crate::number;
-use crate::own::Answer;
+use crate::run::Answer;
 use crate::run::{Own, Run};
 use crate::svg::{Anchor, Svg, arm_class};
 

@@ -61,7 +61,7 @@ impl Drawn {
         let metric = rounds::metric(run);
         let with_interval = |c: &Comparison| c.ci95.is_some() && metric == Some(c.metric.as_str());
         let drawn = run.comparisons.iter().any(with_interval);
-        let own = (run.own.picture)(run).map(|picture| Picture::from_own(picture, run));
+        let own = (run.own.picture)(run);
         let first = if points::are_units(run) && !forests.is_empty() {
             First::Forests
         } else if (run.rounds.is_none() || leads) && own.is_some() {

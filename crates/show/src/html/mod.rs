@@ -17,11 +17,12 @@ use self::picture::Picture;
 pub(crate) use self::picture::keep_units;
 use crate::run::Run;
 use crate::svg::{Anchor, Svg, WIDTH, escape};
+use tcptoll_core::sheet::Arm;
 
 /// The picture that the page of a run begins with, as an SVG file. None: it has none.
 pub fn picture(run: &Run) -> Option<String> {
     let (title, picture) = drawn::lead(run)?;
-    Some(draw(&title, &picture))
+    Some(draw(&title, &picture, &picture.legend(run)))
 }
 
 /// The style of every page.
@@ -55,7 +56,7 @@ const LETTER: f64 = 6.5;
 const DOT: f64 = 24.0;
 
 /// The picture with its heading and legend, in light and dark.
-fn draw(title: &str, picture: &Picture) -> String {
+fn draw(title: &str, picture: &Picture, arms: &[Arm]) -> String {
     let drawn = &picture.svg;
     let mut head = Svg::new(0.0);
     let lines = textwrap::wrap(title, ACROSS);
@@ -63,7 +64,7 @@ fn draw(title: &str, picture: &Picture) -> String {
         head.text("name strong", (0.0, 8.0 + FURTHER * at as f64), Anchor::Start, line);
     }
     let heading = HEADING + FURTHER * lines.len().saturating_sub(1) as f64;
-    let below = heading + legend(&mut head, picture, heading);
+    let below = heading + legend(&mut head, arms, heading);
     let (wide, high) = (WIDTH + 2.0 * PAD, below + drawn.height() + 2.0 * PAD);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-{PAD} -{PAD} {wide} {high}\" width=\"{px}\" height=\"{py}\" \
@@ -72,16 +73,16 @@ fn draw(title: &str, picture: &Picture) -> String {
         px = (wide * SCALE).round(),
         py = (high * SCALE).round(),
         title = escape(title),
-        caption = escape(&picture.caption),
+        caption = escape(&keep_units(&picture.caption)),
         head = head.body(),
         body = drawn.body(),
     )
 }
 
 /// Draws the arms' colours and names below the heading; the height that they take.
-fn legend(head: &mut Svg, picture: &Picture, heading: f64) -> f64 {
+fn legend(head: &mut Svg, arms: &[Arm], heading: f64) -> f64 {
     let mut at = (0.0, heading + LINE / 2.0);
-    for arm in &picture.legend {
+    for arm in arms {
         let wide = DOT + arm.name.chars().count() as f64 * LETTER;
         if at.0 > 0.0 && at.0 + wide > WIDTH {
             at = (0.0, at.1 + LINE);
@@ -91,5 +92,5 @@ fn legend(head: &mut Svg, picture: &Picture, heading: f64) -> f64 {
         head.text("", (at.0 + 12.0, at.1), Anchor::Start, &arm.name);
         at.0 += wide;
     }
-    if picture.legend.is_empty() { 0.0 } else { at.1 + LINE / 2.0 - heading }
+    if arms.is_empty() { 0.0 } else { at.1 + LINE / 2.0 - heading }
 }

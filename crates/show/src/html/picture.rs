@@ -9,54 +9,47 @@ use crate::figures::Primary;
 use crate::html::over_time::{Axis, Line, Panel, Stack};
 use crate::run::Run;
 use crate::svg::{Anchor, Svg, arm_class};
-use crate::{clean, figures, number, own};
+use crate::{clean, figures, number};
 use tcptoll_core::record::Arm;
 use tcptoll_core::stats::{HistogramSummary, Series};
 
-/// A picture.
-#[derive(Clone)]
-pub(crate) struct Picture {
-    pub(crate) svg: Svg,
+/// A drawing with its caption.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// The drawing.
+    pub svg: Svg,
     /// One sentence that says what to see.
-    pub(crate) caption: String,
-    /// Arms in it, where their colours are named above it.
-    pub(crate) legend: Vec<sheet::Arm>,
+    pub caption: String,
+    /// Places of the arms in it, whose colours are named above it.
+    pub drawn: Vec<usize>,
 }
 
 impl Picture {
-    /// A picture without a legend.
+    /// A picture in which no arm's colour is named.
     pub(crate) fn new(svg: Svg, caption: &str) -> Self {
-        Self { svg, caption: keep_units(caption), legend: Vec::new() }
+        Self { svg, caption: caption.to_owned(), drawn: Vec::new() }
     }
 
-    /// The same, with a legend of the arms that are drawn, where there are several to tell apart.
-    pub(crate) fn of_arms(self, summary: &Run, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
-        let legend = each_arm(summary, |at, arm| drawn(at, arm).then(|| name(at, arm)));
-        if summary.arms.len() > 1 { Self { legend, ..self } } else { self }
+    /// The same with the colours of these arms.
+    pub(crate) fn of_arms(self, run: &Run, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
+        Self { drawn: each_arm(run, |at, arm| drawn(at, arm).then_some(at)), ..self }
     }
 
-    /// As a part of a sheet.
-    pub(crate) fn part(&self) -> Part {
+    /// The arms whose colours are named above it, where there are several to tell apart.
+    pub(crate) fn legend(&self, run: &Run) -> Vec<sheet::Arm> {
+        let named = |at: usize, arm: &Arm| self.drawn.contains(&at).then(|| name(at, arm));
+        if run.arms.len() > 1 { each_arm(run, named) } else { Vec::new() }
+    }
+
+    /// As a part of the page of the run.
+    #[must_use]
+    pub fn part(&self, run: &Run) -> Part {
         Part::Picture(sheet::Picture {
             title: String::new(),
             svg: self.svg.clone().into(),
-            caption: self.caption.clone(),
-            drawn: self.legend.clone(),
+            caption: keep_units(&self.caption),
+            drawn: self.legend(run),
         })
-    }
-
-    /// That of an experiment.
-    pub(crate) fn from_own(picture: own::Picture, summary: &Run) -> Self {
-        let drawn = picture.drawn;
-        Self::new(picture.svg, &picture.caption).of_arms(summary, |at, _| drawn.contains(&at))
-    }
-}
-
-impl own::Picture {
-    /// As a part of the page of the run.
-    #[must_use]
-    pub fn part(self, run: &Run) -> Part {
-        Picture::from_own(self, run).part()
     }
 }
 

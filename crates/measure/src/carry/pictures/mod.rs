@@ -10,7 +10,7 @@ mod time;
 use tcptoll_core::experiment::figures::{GOODPUT, LATENCY};
 use tcptoll_core::record::{Arm, Transfer, Way};
 use tcptoll_core::verdict::throughput;
-use tcptoll_show::own::Picture;
+use tcptoll_show::run::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::run::Section;
 use tcptoll_show::svg::arm_class;

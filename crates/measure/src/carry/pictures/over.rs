@@ -5,7 +5,7 @@
 use tcptoll_core::units::{capital, text_size};
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
-use tcptoll_show::own::Picture;
+use tcptoll_show::run::Picture;
 use tcptoll_show::svg::{Anchor, Svg, WIDTH};
 use tcptoll_show::{clean, effect, figures, number};
 

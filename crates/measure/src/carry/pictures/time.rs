@@ -9,7 +9,7 @@ use tcptoll_show::html::of_arms;
 use tcptoll_show::html::over_time::{Axis, Level, Line, Panel, Stack, scaled};
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
-use tcptoll_show::own::Picture;
+use tcptoll_show::run::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::svg::{Anchor, Svg, arm_class};
 use tcptoll_show::{clean, number, rounds};

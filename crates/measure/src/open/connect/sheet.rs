@@ -9,7 +9,7 @@ use tcptoll_core::experiment::columns::{
 use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED};
 use tcptoll_core::record::{Arm, PlaceKind, Step, Summary, Timeline};
 use tcptoll_core::sheet::{Align, Column as Shown, Part, Room, Table as Rows, Tone};
-use tcptoll_show::own::Failed;
+use tcptoll_show::run::Failed;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{clean, figures, number};
 

@@ -6,7 +6,7 @@ use tcptoll_core::record::{Arm, Step, Timeline};
 use tcptoll_core::sheet::{Part, Table, Tone};
 use tcptoll_show::html::of_arms;
 use tcptoll_show::html::plot::{Frame, Plot, Scale, TICKS};
-use tcptoll_show::own::Picture;
+use tcptoll_show::run::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::run::Section;
 use tcptoll_show::svg::{Anchor, Svg};

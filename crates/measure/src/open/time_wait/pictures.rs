@@ -6,7 +6,7 @@ use tcptoll_core::stats::Series;
 use tcptoll_show::html::over_time::{Axis, Instant, Line, Panel, Stack};
 use tcptoll_show::html::plot;
 use tcptoll_show::html::plot::{Frame, Plot, Scale};
-use tcptoll_show::own::Picture;
+use tcptoll_show::run::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::svg::{Anchor, Svg, arm_class};
 use tcptoll_show::{number, published, rounds};

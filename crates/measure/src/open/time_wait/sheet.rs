@@ -11,8 +11,8 @@ use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Cliff, PortUse, Summary};
 use tcptoll_core::sheet::{Part, Room, Tone};
 use tcptoll_show::clean;
-use tcptoll_show::own::{Failed, Picture};
 use tcptoll_show::run::Section;
+use tcptoll_show::run::{Failed, Picture};
 use tcptoll_show::run::{NONE, Own, Run};
 
 use super::pictures;

@@ -3,7 +3,7 @@
 
 use tcptoll_core::page::waterfall::{Request, Waterfall};
 use tcptoll_core::sheet::{Note, Part, Tone};
-use tcptoll_show::own::Picture;
+use tcptoll_show::run::Picture;
 use tcptoll_show::run::Run;
 use tcptoll_show::run::Section;
 use tcptoll_show::svg::{Anchor, Svg, WIDTH};

@@ -16,7 +16,7 @@ use tcptoll_core::number::ABSENT;
 use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::sheet::{Part, Room, Tone};
 use tcptoll_core::tcp::ports::PortForecast;
-use tcptoll_show::own::Failed;
+use tcptoll_show::run::Failed;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::{clean, figures, number};
 

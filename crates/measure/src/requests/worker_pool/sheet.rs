@@ -17,7 +17,7 @@ use tcptoll_show::html::of_arms;
 use tcptoll_show::html::over_time;
 use tcptoll_show::html::over_time::{Level, Line, Panel, Stack};
 use tcptoll_show::html::over_time::{NAME, cut, heading, letters, row};
-use tcptoll_show::own::Picture;
+use tcptoll_show::run::Picture;
 use tcptoll_show::run::Section;
 use tcptoll_show::run::{NONE, Own, Run};
 use tcptoll_show::svg::arm_class;
