@@ -53,6 +53,21 @@ pub fn shorten_all(names: &[&str], width: usize) -> Vec<String> {
         .collect()
 }
 
+/// A number and its unit stay on one line.
+pub(crate) fn keep_units(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for word in text.split(' ') {
+        let unit =
+            matches!(word.trim_matches(|c: char| ".,;:()".contains(c)), "µs" | "ms" | "s" | "%");
+        let after_digit = out.ends_with(|c: char| c.is_ascii_digit());
+        if !out.is_empty() {
+            out.push(if unit && after_digit { '\u{a0}' } else { ' ' });
+        }
+        out.push_str(word);
+    }
+    out
+}
+
 // Text for a terminal whose locale has no Unicode.
 
 /// `text` in ASCII. A sign that becomes longer takes the room of spaces before it, so that most columns stay in place.

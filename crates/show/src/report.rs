@@ -11,9 +11,9 @@ use tcptoll_core::sheet::{
 
 use crate::figures::{self, Primary};
 use crate::html::drawn::{Drawn, First, of_arms};
-use crate::html::picture::{self, Picture, each_arm};
+use crate::html::picture::{self, each_arm};
 use crate::number::{self, ABSENT, Estimate};
-use crate::run::{Run, Section};
+use crate::run::{Picture, Run, Section};
 use crate::svg::arm_class;
 use crate::{columns, comparisons, counters, findings, points, published, rounds};
 

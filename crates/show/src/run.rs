@@ -9,10 +9,11 @@ use std::ops::Deref;
 use tcptoll_core::experiment::spec::{Spec, Specs};
 use tcptoll_core::record::{Arm, Summary};
 
-use tcptoll_core::sheet::{Forms, Part};
+use tcptoll_core::sheet::{self, Forms, Part};
 use tcptoll_core::stats::HistogramSummary;
 
-pub use crate::html::picture::Picture;
+use crate::clean;
+use crate::svg::{Svg, arm_class};
 
 /// What there is to show of which experiment; common code names none, so it is handed this.
 #[derive(Clone, Copy)]
@@ -79,6 +80,52 @@ pub struct Answer {
     pub never: &'static str,
     /// What is to be seen of one arm, in a sentence.
     pub caption: fn(&HistogramSummary) -> String,
+}
+
+/// A drawing with its caption.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// The drawing.
+    pub svg: Svg,
+    /// One sentence that says what to see.
+    pub caption: String,
+    /// Places of the arms in it, whose colours are named above it.
+    pub drawn: Vec<usize>,
+}
+
+impl Picture {
+    /// A picture in which no arm's colour is named.
+    pub(crate) fn new(svg: Svg, caption: &str) -> Self {
+        Self { svg, caption: caption.to_owned(), drawn: Vec::new() }
+    }
+
+    /// The same with the colours of these arms.
+    pub(crate) fn of_arms(self, run: &Run, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
+        let arms = run.arms.iter().enumerate();
+        Self { drawn: arms.filter(|(at, arm)| drawn(*at, arm)).map(|(at, _)| at).collect(), ..self }
+    }
+
+    /// The arms whose colours are named above it, where there are several to tell apart.
+    pub(crate) fn legend(&self, run: &Run) -> Vec<sheet::Arm> {
+        let arms = run.arms.iter().enumerate().filter(|_| run.arms.len() > 1);
+        arms.filter(|(at, _)| self.drawn.contains(at)).map(|(at, arm)| drawn_as(at, arm)).collect()
+    }
+
+    /// As a part of the page of the run.
+    #[must_use]
+    pub fn part(&self, run: &Run) -> Part {
+        Part::Picture(sheet::Picture {
+            title: String::new(),
+            svg: self.svg.clone().into(),
+            caption: clean::keep_units(&self.caption),
+            drawn: self.legend(run),
+        })
+    }
+}
+
+/// The name of the arm at this place and the class of its colour, wherever it stands on the page.
+pub(crate) fn drawn_as(at: usize, arm: &Arm) -> sheet::Arm {
+    sheet::Arm { class: arm_class(at), name: arm.name.clone() }
 }
 
 /// A section.

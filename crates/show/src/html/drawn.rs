@@ -3,10 +3,9 @@
 use tcptoll_core::record::Comparison;
 use tcptoll_core::sheet::Part;
 
-use super::picture::Picture;
 use super::{distribution, forest, levels, rounds as in_order};
 use crate::figures::{self, Primary};
-use crate::run::Run;
+use crate::run::{Picture, Run};
 use crate::svg::{Svg, arm_class};
 use crate::{points, rounds};
 

@@ -13,9 +13,8 @@ pub mod plot;
 mod rounds;
 
 pub use self::drawn::of_arms;
-use self::picture::Picture;
-pub(crate) use self::picture::keep_units;
-use crate::run::Run;
+use crate::clean::keep_units;
+use crate::run::{Picture, Run};
 use crate::svg::{Anchor, Svg, WIDTH, escape};
 use tcptoll_core::sheet::Arm;
 

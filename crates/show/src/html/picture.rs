@@ -1,6 +1,5 @@
-//! A picture on the page: the drawing, its caption, and the colours that are named above it.
+//! Pictures of arms: latency over time, and how far each reaches.
 
-use tcptoll_core::sheet::{self, Part};
 use tcptoll_core::units::capital;
 
 use super::plot;
@@ -12,68 +11,6 @@ use crate::svg::{Anchor, Svg, arm_class};
 use crate::{clean, figures, number};
 use tcptoll_core::record::Arm;
 use tcptoll_core::stats::{HistogramSummary, Series};
-
-/// A drawing with its caption.
-#[derive(Clone, Debug)]
-pub struct Picture {
-    /// The drawing.
-    pub svg: Svg,
-    /// One sentence that says what to see.
-    pub caption: String,
-    /// Places of the arms in it, whose colours are named above it.
-    pub drawn: Vec<usize>,
-}
-
-impl Picture {
-    /// A picture in which no arm's colour is named.
-    pub(crate) fn new(svg: Svg, caption: &str) -> Self {
-        Self { svg, caption: caption.to_owned(), drawn: Vec::new() }
-    }
-
-    /// The same with the colours of these arms.
-    pub(crate) fn of_arms(self, run: &Run, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
-        Self { drawn: each_arm(run, |at, arm| drawn(at, arm).then_some(at)), ..self }
-    }
-
-    /// The arms whose colours are named above it, where there are several to tell apart.
-    pub(crate) fn legend(&self, run: &Run) -> Vec<sheet::Arm> {
-        let named = |at: usize, arm: &Arm| self.drawn.contains(&at).then(|| name(at, arm));
-        if run.arms.len() > 1 { each_arm(run, named) } else { Vec::new() }
-    }
-
-    /// As a part of the page of the run.
-    #[must_use]
-    pub fn part(&self, run: &Run) -> Part {
-        Part::Picture(sheet::Picture {
-            title: String::new(),
-            svg: self.svg.clone().into(),
-            caption: keep_units(&self.caption),
-            drawn: self.legend(run),
-        })
-    }
-}
-
-/// A number and its unit stay on one line.
-pub(crate) fn keep_units(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for word in text.split(' ') {
-        let unit =
-            matches!(word.trim_matches(|c: char| ".,;:()".contains(c)), "µs" | "ms" | "s" | "%");
-        let after_digit = out.ends_with(|c: char| c.is_ascii_digit());
-        if !out.is_empty() {
-            out.push(if unit && after_digit { '\u{a0}' } else { ' ' });
-        }
-        out.push_str(word);
-    }
-    out
-}
-
-// What an arm is called and which colour it has, wherever it stands on the page.
-
-/// The name of the arm at this place.
-pub(crate) fn name(at: usize, arm: &Arm) -> sheet::Arm {
-    sheet::Arm { class: arm_class(at), name: arm.name.clone() }
-}
 
 /// What `make` gives for each arm with its place.
 pub(crate) fn each_arm<T>(summary: &Run, make: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {

@@ -13,8 +13,8 @@ use tcptoll_core::printable;
 use tcptoll_core::sheet::{Arm, Finding, Forms, Part, Parts, Picture, Sheet, Table};
 
 use crate::clean;
+use crate::clean::keep_units;
 use crate::clean::line;
-use crate::html::keep_units;
 use crate::html::{COPY, SCRIPT, STYLE};
 use crate::svg::escape;
 

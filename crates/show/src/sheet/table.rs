@@ -6,7 +6,7 @@
 use tcptoll_core::sheet::{Align, Cell, Column, Room, Row, Table};
 
 use crate::clean;
-use crate::html::keep_units;
+use crate::clean::keep_units;
 use crate::svg::escape;
 
 /// A table of so many columns is turned, if it has no more rows than that.
