@@ -79,11 +79,14 @@ pub fn exact_time(us: f64) -> String {
     format!("{} {unit}", significant(us / per_unit, 4))
 }
 
-/// How long something took, in seconds: `4.1 s`, `4 s`, `41 s`, `2 min 5 s`, `3 h 20 min`, `41 d 7 h`.
+/// How long something took, in seconds: `41.2 ms`, `4.1 s`, `4 s`, `41 s`, `2 min 5 s`, `3 h 20 min`, `41 d 7 h`.
 #[must_use]
 pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return ABSENT.to_owned();
+    }
+    if (f64::MIN_POSITIVE..0.05).contains(&seconds) {
+        return time(seconds * 1e6);
     }
     if seconds < 9.95 {
         return format!("{} s", without_zeros(format!("{seconds:.1}")));

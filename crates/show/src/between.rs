@@ -287,7 +287,7 @@ fn table(runs: &Between<'_>, metric: &str, rows: &[&Comparison]) -> Table {
     absent.sort_unstable();
     absent.dedup();
     if !absent.is_empty() {
-        margins.push(format!("—: {}", absent.join(", or ")));
+        margins.push(absent.join(", or "));
     }
     let note = (!margins.is_empty()).then(|| margins.join(", "));
     Table { note, ..Table::new(columns, cells) }

@@ -188,11 +188,15 @@ impl RunColumn {
     }
 
     fn described_cell(&self, figure: Figure, arm: &Arm, own: &Own) -> Option<Cell> {
-        let ends = || self.metric(arm).and_then(|metric| metric.ci95);
+        // Only of this very figure: that of a metric in another unit, or beside it, is another.
+        let ends_of = |value: f64| {
+            let metric = self.metric(arm).filter(|m| m.value.to_bits() == value.to_bits())?;
+            metric.ci95
+        };
         match figure {
             Figure::Metric => {
                 let metric = self.metric(arm)?;
-                Some(with_interval(metric.value, ends(), number::three))
+                Some(with_interval(metric.value, metric.ci95, number::three))
             }
             Figure::Estimate(unit) => self.metric(arm).map(|metric| self.estimate(metric, unit)),
             Figure::Rate => match self.metric(arm)? {
@@ -201,11 +205,12 @@ impl RunColumn {
             },
             // None is left here: each is a `Source` of its own.
             Figure::Quantile(..) | Figure::Answer(_) | Figure::OfGreatest(_) => None,
-            Figure::Number(figure, factor) => figure(arm)
-                .map(|value| with_interval(value, ends(), |value| number::three(value * factor))),
-            Figure::Time(figure) => figure(arm).map(|us| self.time(us, ends(), "")),
+            Figure::Number(figure, factor) => figure(arm).map(|value| {
+                with_interval(value, ends_of(value), |value| number::three(value * factor))
+            }),
+            Figure::Time(figure) => figure(arm).map(|us| self.time(us, ends_of(us), "")),
             Figure::Share(figure) => {
-                figure(arm).map(|share| with_interval(share, ends(), number::percent))
+                figure(arm).map(|share| with_interval(share, ends_of(share), number::percent))
             }
             Figure::Count(figure) => figure(arm).map(|n| number::count(n).into()),
             Figure::Words(figure) => figure(arm).map(Cell::from),

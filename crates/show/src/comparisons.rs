@@ -3,7 +3,7 @@
 
 use tcptoll_core::experiment::spec::Specs;
 use tcptoll_core::record::{Arm, Comparison, Verdict};
-use tcptoll_core::sheet::{Align, Cell, Column, Part, Room, Table, Tone};
+use tcptoll_core::sheet::{Align, Cell, Column, Forms, Part, Room, Table, Tone};
 
 use crate::number::{ABSENT, Estimate};
 use crate::run::Run;
@@ -105,7 +105,7 @@ fn note(rows: &[&Comparison]) -> Option<String> {
     absent.sort_unstable();
     absent.dedup();
     if !absent.is_empty() {
-        parts.push(format!("—: {}", absent.join(", or ")));
+        parts.push(absent.join(", or "));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
 }
@@ -170,7 +170,7 @@ impl Ruler {
 const SPARK: usize = 20;
 
 /// The metric of the run, an arm a row; nothing without rounds.
-pub(crate) fn of_rounds(summary: &Run) -> Vec<Part> {
+pub(crate) fn of_rounds(summary: &Run) -> Vec<(Forms, Part)> {
     let in_rounds = columns::in_rounds(summary).filter(|_| rounds::any(summary));
     let Some(metric) = in_rounds else { return Vec::new() };
     let Some(range) = rounds::range(summary, metric) else { return Vec::new() };
@@ -217,8 +217,12 @@ pub(crate) fn of_rounds(summary: &Run) -> Vec<Part> {
         cells
     };
     let rows = arms.iter().zip(names).enumerate().map(row);
-    let note = Some(key(summary, metric, range, per));
-    vec![Part::Table(Table { note, ..Table::new(columns, rows) })]
+    let few = arms.iter().filter_map(|arm| rounds::measured(arm, metric));
+    let few = few.into_iter().any(|measured| measured.ci95.is_none());
+    let note = few.then(|| "no interval: too few rounds".to_owned());
+    let table = Part::Table(Table { note, ..Table::new(columns, rows) });
+    let key = Part::prose(2, key(summary, metric, range, per), Tone::Dim);
+    vec![(Forms::ALL, table), (Forms::TEXT, key)]
 }
 
 /// The verdicts on a metric, where every arm is compared with the same one.
@@ -281,10 +285,6 @@ fn key(summary: &Run, metric: &str, range: (f64, f64), per: usize) -> String {
             1 => "× an excluded round".to_owned(),
             _ => "× all of them excluded".to_owned(),
         });
-    }
-    let measured = || summary.arms.iter().filter_map(|arm| rounds::measured(arm, metric));
-    if measured().any(|m| m.ci95.is_none()) {
-        parts.push(format!("{ABSENT}: no interval, too few rounds"));
     }
     parts.join(", ")
 }
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(
             note(&[&narrow, &wide, &apart, &early]).unwrap(),
             "margin 1 %; the verdict 'no difference found' needs 15 rounds (8 run): try --rounds \
-             15; not enough evidence after 3 rounds: try --rounds 920; —: no interval yet, or no \
+             15; not enough evidence after 3 rounds: try --rounds 920; no interval yet, or no \
              round counts for both arms"
         );
     }

@@ -144,6 +144,7 @@ pub(crate) fn table(summary: &Run) -> Option<Table> {
     let mut columns = vec![Column::names("point")];
     if let Some(metric) = metric {
         let unit = rounds::unit(summary, metric);
+        let unit = if number::is_time(unit) { "µs" } else { unit };
         let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
         let words = summary.specs.words_of_metric(metric);
         let head = |arm: &&str| Column::new(format!("{arm}: {words}{unit}"), Align::Right);

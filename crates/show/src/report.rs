@@ -21,6 +21,8 @@ const ALL: Forms = Forms::ALL;
 const PAGE: Forms = Forms::PAGE;
 const TEXT: Forms = Forms::TEXT;
 const MARKDOWN: Forms = Forms::MARKDOWN;
+/// The table of an experiment that needs no title.
+const FIGURES: &str = "figures";
 /// Where headings stand: a terminal has no room for them.
 const WRITTEN: Forms = Forms::WRITTEN;
 
@@ -158,19 +160,17 @@ impl Report<'_> {
         let said = columns::in_rounds(run);
         let filled =
             |table: columns::RunTable| Some((table.title, table.without(said).filled(run)?));
-        // The experiment says where tables without a title stand, but the first.
-        let mut all = columns::tables(run).into_iter().enumerate();
-        let mut all = all.by_ref().filter(|(at, table)| *at == 0 || !table.title.is_empty());
-        let Some((_, first)) = all.next() else { return };
-        let cpu = cpu_note(run, &first);
-        if let Some((_, table)) = filled(first) {
-            self.heading(WRITTEN, "Figures");
-            self.parts.put(ALL, Part::Table(table));
-        }
-        for (title, table) in all.filter_map(|(_, table)| filled(table)) {
-            let in_text = table.columns.iter().any(|c| !c.names && c.room < Room::Page);
+        // The experiment says where tables without a title stand, but of the figures.
+        let is_placed = |table: &columns::RunTable| table.id == FIGURES || !table.title.is_empty();
+        let all: Vec<_> = columns::tables(run).into_iter().filter(is_placed).collect();
+        let cpu = cpu_note(run, &all);
+        self.heading(WRITTEN, "Figures");
+        for (title, table) in all.into_iter().filter_map(filled) {
             self.parts.put(TEXT, Part::Blank);
-            self.parts.put(if in_text { ALL } else { WRITTEN }, Part::title(title));
+            if !title.is_empty() {
+                let in_text = table.columns.iter().any(|c| !c.names && c.room < Room::Page);
+                self.parts.put(if in_text { ALL } else { WRITTEN }, Part::title(title));
+            }
             self.parts.put(ALL, Part::Table(table));
         }
         let one_machine = run.place.kind == PlaceKind::Lab;
@@ -223,7 +223,7 @@ impl Report<'_> {
             return self.parts.extend(Forms::TEXT_AND_MARKDOWN, comparisons::ending(run));
         }
         self.heading(WRITTEN, if run.comparisons.is_empty() { "Rounds" } else { "Comparisons" });
-        self.parts.extend(ALL, rounds);
+        self.parts.0.extend(rounds);
         let Drawn { first, forests, ratios, .. } = &self.drawn;
         let forests = forests.clone().into_iter().filter(|_| *first != First::Forests);
         let ratios = ratios.clone().into_iter().filter(|_| *first != First::Ratios);
@@ -406,11 +406,12 @@ impl Report<'_> {
 }
 
 /// Of what the CPU times are. None: no arm has a CPU figure.
-fn cpu_note(run: &Run, figures: &columns::RunTable) -> Option<String> {
+fn cpu_note(run: &Run, shown: &[columns::RunTable]) -> Option<String> {
     if run.arms.iter().all(|arm| arm.client.cpu_us_per_op.is_none()) {
         return None;
     }
-    let both = figures.parts.iter().flatten().any(|column| column.key == SERVER_CPU.name);
+    let mut columns = shown.iter().flat_map(|table| table.parts.iter().flatten());
+    let both = columns.any(|column| column.key == SERVER_CPU.name);
     Some(if both {
         format!("CPU is per {}", columns::noun(run).one)
     } else {

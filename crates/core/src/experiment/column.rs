@@ -11,7 +11,7 @@ use crate::sheet::Room;
 pub struct Table {
     /// Kebab case, unique.
     pub id: &'static str,
-    /// Heading above it; empty, but of the first: the experiment says where it stands.
+    /// Heading above it. Of a table without one, but `figures`, the experiment says where it stands.
     pub title: &'static str,
     /// Groups of columns that stay together where a terminal is too narrow for all.
     pub parts: &'static [&'static [Column]],

@@ -25,7 +25,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
-const svg = "http://www.w3.org/2000/svg";
+const svg = document.querySelector("svg")?.namespaceURI;
 for (const picture of document.querySelectorAll("svg:has(.hits)")) {
   picture.addEventListener("pointerenter", () => {
     for (const all of picture.querySelectorAll(".hits")) {

@@ -86,7 +86,7 @@ fn table(page: &mut String, table: &Table) {
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let rule = |align: Align| if align == Align::Left { "---" } else { "---:" }.to_owned();
     page.push('\n');
-    let shown = |column: &Column| column.room != Room::File;
+    let shown = |column: &Column| column.room != Room::File && !column.letters;
     let columns = || table.columns.iter().filter(|column| shown(column));
     *page += &row(columns().map(|column| text(&column.heading())).collect());
     *page += &row(columns().map(|column| rule(column.align)).collect());
@@ -116,7 +116,9 @@ fn said(note: &Note) -> String {
 
 fn finding(page: &mut String, one: &Finding) {
     let Finding { severity, id, subject, text, change, .. } = one;
-    paragraph(page, &format!("{severity} {id} of {subject}: {text}"));
+    let subject = if subject.is_empty() { String::new() } else { format!(" of {subject}") };
+    let text = if text.is_empty() { String::new() } else { format!(": {text}") };
+    paragraph(page, &format!("{severity} {id}{subject}{text}"));
     if !one.evidence.is_empty() {
         list(page, named(&one.evidence));
     }

@@ -8,7 +8,7 @@ use tcptoll_core::sheet::{
 
 use super::layout::{LaidColumn, Lines, lay_out};
 use crate::TextStyle;
-use crate::clean::{columns, line, shorten, shorten_all};
+use crate::clean::{columns, line, shorten};
 
 /// Columns of a label.
 const LABEL: usize = 14;
@@ -81,7 +81,7 @@ fn put<'a>(page: &mut TextPage, parts: impl IntoIterator<Item = &'a Part>) {
                 page.blank();
                 page.coloured(&line(text), Tone::Strong);
             }
-            Part::Title { text, .. } => page.coloured(&line(text), Tone::Dim),
+            Part::Title { text, .. } => page.prose(0, &line(text), Tone::Dim),
             Part::Blank => page.blank(),
             Part::Line { pieces } => {
                 let painted = pieces.iter().map(|(tone, text)| page.paint(*tone, &line(text)));
@@ -130,16 +130,21 @@ fn list(page: &mut TextPage, label: &str, notes: &[Note], tone: Tone) {
 }
 
 /// Columns that a name may take, from a roomy table to a tight one.
-const NAMES: [usize; 5] = [32, 24, 18, 12, 8];
+const NAMES: [usize; 7] = [60, 44, 32, 24, 18, 12, 8];
+/// Of these so many can be read.
+const READABLE: usize = 5;
 /// Columns of a name where columns are shared out among tables.
 const SHARED: usize = 18;
 
 fn put_table(page: &mut TextPage, table: &Table) {
-    let laid = Laid::new(table, page.width());
-    if laid.rows.is_empty() {
+    let known = std::mem::take(&mut page.names);
+    let laid = Laid::new(table, page.width(), known);
+    let tables = if laid.rows.is_empty() { Vec::new() } else { laid.tables() };
+    page.names = laid.names;
+    if tables.is_empty() {
         return;
     }
-    for lines in laid.tables() {
+    for lines in tables {
         for head in lines.heads.iter().filter(|head| !head.is_empty()) {
             page.coloured(head, Tone::Dim);
         }
@@ -156,16 +161,39 @@ struct Laid<'a> {
     rows: Vec<&'a [Cell]>,
     marks: Vec<bool>,
     width: usize,
+    /// All names so far, each once: those that look alike when they are short have their number here.
+    names: Vec<String>,
 }
 
 impl<'a> Laid<'a> {
-    fn new(table: &'a Table, width: usize) -> Self {
+    fn new(table: &'a Table, width: usize, mut names: Vec<String>) -> Self {
         let rows = table.rows.iter().filter_map(|row| match row {
             Row::Cells { cells, marked } => Some((cells.as_slice(), *marked)),
             Row::Group { .. } => None,
         });
-        let (rows, marks) = rows.unzip();
-        Self { table, rows, marks, width }
+        let (rows, marks): (Vec<&[Cell]>, Vec<bool>) = rows.unzip();
+        let is_named = |at: &usize| table.columns[*at].names;
+        for row in &rows {
+            for at in (0..table.columns.len()).filter(is_named) {
+                if !names.contains(&row[at].text) {
+                    names.push(row[at].text.clone());
+                }
+            }
+        }
+        Self { table, rows, marks, width, names }
+    }
+
+    /// A name in at most `width` columns, with its number if another looks the same then.
+    fn short(&self, name: &str, width: usize) -> String {
+        let short = shorten(name, width);
+        let is_alike = |other: &String| other != name && shorten(other, width) == short;
+        if !self.names.iter().any(is_alike) {
+            return short;
+        }
+        let place = self.names.iter().position(|other| other == name).unwrap_or_default();
+        let mark = format!("#{} ", place + 1);
+        let rest = width.saturating_sub(columns(&mark));
+        format!("{mark}{}", shorten(name, rest))
     }
 
     /// One table where the width allows it, without what needs room if that helps; else as many as it takes, an
@@ -193,7 +221,7 @@ impl<'a> Laid<'a> {
             return Vec::new();
         }
         // Rather without what needs room than with names that nobody can read.
-        for widths in [&NAMES[..3], &NAMES[3..]] {
+        for widths in [&NAMES[..READABLE], &NAMES[READABLE..]] {
             let fitting = |columns: &Vec<usize>| self.fitting(columns, widths);
             if let Some(lines) = tried.iter().find_map(fitting) {
                 return vec![lines];
@@ -251,8 +279,8 @@ impl<'a> Laid<'a> {
             };
             let mut head = line(&column.head);
             let texts = if column.names {
-                let names: Vec<&str> = cells.iter().map(|cell| cell.text.as_str()).collect();
-                let names = shorten_all(&names, name);
+                let names: Vec<String> =
+                    cells.iter().map(|cell| self.short(&cell.text, name)).collect();
                 let widest = names.iter().map(|name| columns(name)).max().unwrap_or(0);
                 head = shorten(&head, name.max(widest).max(NAMES_HEAD));
                 names
@@ -395,12 +423,14 @@ const PROSE_MAX: usize = 110;
 struct TextPage {
     out: String,
     style: TextStyle,
+    /// All names of tables so far.
+    names: Vec<String>,
 }
 
 impl TextPage {
     /// An empty one.
     fn new(style: TextStyle) -> Self {
-        Self { out: String::new(), style }
+        Self { out: String::new(), style, names: Vec::new() }
     }
 
     /// The text, which ends with a line feed if there is any.
@@ -540,7 +570,11 @@ mod tests {
         let table = Table::new(columns, [row("a name of thirty-two columns long"), row("other")]);
         let shown = |width| {
             let of_table = |lines: Lines| [lines.heads, lines.rows].concat();
-            Laid::new(&table, width).tables().into_iter().map(of_table).collect::<Vec<_>>()
+            Laid::new(&table, width, Vec::new())
+                .tables()
+                .into_iter()
+                .map(of_table)
+                .collect::<Vec<_>>()
         };
         let wide = shown(100);
         assert_eq!(wide.len(), 1);

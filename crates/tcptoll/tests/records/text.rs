@@ -230,7 +230,7 @@ fn what_has_no_interval_has_a_dash_that_is_explained() {
     }
     let text = REPORTS.text(&summary, None, TextStyle { colour: false, width: 140 });
     let words: Vec<&str> = text.split_whitespace().collect();
-    assert!(words.join(" ").contains("—: no interval, too few rounds"), "{text}");
+    assert!(words.join(" ").contains("no interval: too few rounds"), "{text}");
 }
 
 #[test]

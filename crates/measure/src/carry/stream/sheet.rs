@@ -125,21 +125,21 @@ fn asked_words(buffer: Buffer) -> String {
 const MBIT_S: &str = "Mbit/s";
 const RATE: Column = Column::new(
     ("goodput", MBIT_S),
-    "goodput",
+    "goodput, Mbit/s",
     tidy(&GOODPUT),
     Number(|arm| value(arm, GOODPUT.name), MBIT),
 )
 .shown(Room::Always);
 const UP: Column = Column::new(
     (MBIT_S, "up"),
-    "goodput to the server",
+    "goodput to the server, Mbit/s",
     tidy(&GOODPUT_UP),
     Number(|arm| value(arm, GOODPUT_UP.name), MBIT),
 )
 .when(both_ways);
 const DOWN: Column = Column::new(
     (MBIT_S, "down"),
-    "goodput to the client",
+    "goodput to the client, Mbit/s",
     tidy(&GOODPUT_DOWN),
     Number(|arm| value(arm, GOODPUT_DOWN.name), MBIT),
 )
@@ -305,7 +305,7 @@ pub(super) const TABLES: &[Table] = &[
     Table {
         id: "figures",
         title: "",
-        has: carried,
+        has: |arm| memory::connection_memory(arm).is_none(),
         room: Room::Always,
         parts: &[
             &[RATE, UP, DOWN, OF_LINK, OF_BEST, TIME],

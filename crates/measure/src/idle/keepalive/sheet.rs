@@ -83,14 +83,20 @@ const OK_IF_TRIED: Column = Column::new(
 )
 .flush_right();
 
+/// What checks connections.
+const MECHANISM: Column = Column::new(
+    ("", "mechanism"),
+    "mechanism",
+    ("mechanism", ""),
+    Words(|arm| keepalive(arm).map(|keepalive| keepalive.checking.mechanism.name().to_owned())),
+);
+
+fn mechanism_is_no_factor(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| !arm.factors.contains_key("mechanism"))
+}
+
 /// What a shorter detection time costs in packets: measured next to computed.
 const TRADE: &[Column] = &[
-    Column::new(
-        ("", "mechanism"),
-        "mechanism",
-        ("mechanism", ""),
-        Words(|arm| keepalive(arm).map(|keepalive| keepalive.checking.mechanism.name().to_owned())),
-    ),
     Column::new((HOURLY, "measured"), "packets/h per socket", tidy(&PACKETS), Metric),
     Column::new(
         (HOURLY, "computed"),
@@ -139,9 +145,21 @@ pub(super) const TABLES: &[Table] = &[
         room: Room::Always,
         parts: &[SPENT_ON, ARRIVALS, DIED_MORE],
     },
-    Table { id: "trade", title: "", has: traded, room: Room::Always, parts: &[TRADE] },
+    Table {
+        id: "trade",
+        title: "",
+        has: traded,
+        room: Room::Always,
+        parts: &[&[MECHANISM.when(mechanism_is_no_factor)], TRADE],
+    },
     // A tidy table has them of every arm.
-    Table { id: "trade-of-all", title: "", has: checked, room: Room::File, parts: &[TRADE] },
+    Table {
+        id: "trade-of-all",
+        title: "",
+        has: checked,
+        room: Room::File,
+        parts: &[&[MECHANISM], TRADE],
+    },
     Table {
         id: "traffic",
         title: "",
@@ -293,7 +311,7 @@ const ARRIVALS: &[Column] = &[
         ("new connections", "waited, s"),
         "new connections: longest wait, s",
         ("arrival_s_max", "s"),
-        Number(|arm| arm.histograms.get(ARRIVAL.name)?.max, 1e-6),
+        Number(|arm| Some(arm.histograms.get(ARRIVAL.name)?.max? / 1e6), 1.0),
     ),
 ];
 

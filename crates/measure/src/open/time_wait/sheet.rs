@@ -44,7 +44,7 @@ fn any_cliff(summary: &Summary) -> bool {
 const CPU: &str = "connect CPU µs";
 const MEAN: Column = Column::new(
     (CPU, "mean"),
-    "mean connect CPU",
+    "mean connect CPU, µs",
     tidy(&CONNECT_CPU_MEAN),
     Number(|arm| value(arm, CONNECT_CPU_MEAN.name), 1.0),
 )

@@ -95,7 +95,7 @@ const OPENED: Column = Column::new(
 const MEMORY: Column = Column::new(
     ("memory MiB", "peak"),
     "peak memory of the server, MiB",
-    ("server_memory_peak", "MiB"),
+    ("server_memory_bytes", "bytes"),
     Number(|arm| Some(arm.server.as_ref()?.memory_bytes? as f64), MIB),
 );
 const KILLED: Column = Column::new(
