@@ -34,7 +34,8 @@ pub(crate) const COPY: &str = include_str!("copy.js");
 // The picture that a page begins with, as a file of its own: for documents, slides and chats.
 
 /// What the page's own style leaves to the page.
-const OWN_STYLE: &str = "svg { background: var(--paper); font-family: system-ui, sans-serif; }";
+const OWN_STYLE: &str =
+    "svg { background: var(--paper); font-family: system-ui, sans-serif; max-width: none; }";
 
 /// Letters of the heading in a line.
 const ACROSS: usize = 68;
