@@ -29,7 +29,7 @@ pub struct Column {
     pub group: &'static str,
     /// Heading below that.
     pub head: &'static str,
-    /// The whole heading, on pages.
+    /// The whole heading, on pages; empty: group and head.
     pub whole: &'static str,
     /// Name in a tidy table: that of the metric where there is one.
     pub key: &'static str,
@@ -161,7 +161,7 @@ impl Column {
 
     /// A figure of the distribution that carries the answer, headed by the quantile's name.
     pub const fn answer(quantile: Quantile) -> Self {
-        Self::new(("", quantile.name()), quantile.name(), ("", ""), Figure::Answer(quantile))
+        Self::new(("", quantile.name()), "", ("", ""), Figure::Answer(quantile))
     }
 
     /// The same under another whole heading.
