@@ -42,7 +42,9 @@ pub(crate) fn put(sheet: &mut Sheet, run: &Run, width: usize, forms: Forms) {
     let about = figures::addresses(run).into_iter().chain(points::about_split(run));
     let about = about.chain((run.own.forecasts)(&run.arms));
     sheet.about.extend(ALL, about.map(|text| Part::prose(0, text, Tone::Dim)));
-    lead(sheet, run, &drawn);
+    if forms.has(PAGE) {
+        lead(sheet, run, &drawn);
+    }
     let mut report = Report { run, primary, drawn, parts: Parts::default() };
     report.parts.put(TEXT, Part::Blank);
     report.shares();

@@ -8,7 +8,7 @@ use tcptoll_core::sheet::{
 
 use super::layout::{LaidColumn, Lines, lay_out};
 use crate::TextStyle;
-use crate::clean::{columns, line, shorten};
+use crate::clean::{columns, line, shorten, shorten_all};
 
 /// Columns of a label.
 const LABEL: usize = 14;
@@ -183,19 +183,6 @@ impl<'a> Laid<'a> {
         Self { table, rows, marks, width, names }
     }
 
-    /// A name in at most `width` columns, with its number if another looks the same then.
-    fn short(&self, name: &str, width: usize) -> String {
-        let short = shorten(name, width);
-        let is_alike = |other: &String| other != name && shorten(other, width) == short;
-        if !self.names.iter().any(is_alike) {
-            return short;
-        }
-        let place = self.names.iter().position(|other| other == name).unwrap_or_default();
-        let mark = format!("#{} ", place + 1);
-        let rest = width.saturating_sub(columns(&mark));
-        format!("{mark}{}", shorten(name, rest))
-    }
-
     /// One table where the width allows it, without what needs room if that helps; else as many as it takes, an
     /// empty line between them.
     fn tables(&self) -> Vec<Lines> {
@@ -259,6 +246,12 @@ impl<'a> Laid<'a> {
 
     /// These columns, names in at most `name` columns.
     fn lay(&self, shown: &[usize], name: usize) -> Lines {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let short = shorten_all(&names, name);
+        let short = |whole: &str| {
+            let place = names.iter().position(|known| *known == whole);
+            place.map_or_else(String::new, |place| short[place].clone())
+        };
         let mut laid: Vec<LaidColumn> = Vec::new();
         if self.marks.contains(&true) {
             let arrow = |marked: &bool| if *marked { "→" } else { " " }.to_owned();
@@ -279,8 +272,7 @@ impl<'a> Laid<'a> {
             };
             let mut head = line(&column.head);
             let texts = if column.names {
-                let names: Vec<String> =
-                    cells.iter().map(|cell| self.short(&cell.text, name)).collect();
+                let names: Vec<String> = cells.iter().map(|cell| short(&cell.text)).collect();
                 let widest = names.iter().map(|name| columns(name)).max().unwrap_or(0);
                 head = shorten(&head, name.max(widest).max(NAMES_HEAD));
                 names
