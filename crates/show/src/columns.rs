@@ -435,7 +435,7 @@ fn of_figures(summary: &Run, primary: &Primary) -> RunTable {
     let errors = failed.then(|| described(&common::ERRORS));
     parts.push([described(&common::OK)].into_iter().chain(errors).collect());
     settle_units(&mut parts, &summary.arms.iter().collect::<Vec<_>>());
-    RunTable { id: "figures", title: "", parts, has: common::every }
+    RunTable { id: common::FIGURES, title: "", parts, has: common::every }
 }
 
 /// The names of an operation; of an experiment that this build does not know, `operation`.

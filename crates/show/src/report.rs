@@ -3,6 +3,7 @@
 //! or a list.
 
 use serde_json::Value as Json;
+use tcptoll_core::experiment::columns::FIGURES;
 use tcptoll_core::experiment::figures::SERVER_CPU;
 use tcptoll_core::record::{Advice, Arm, Cause, PlaceKind, Point, PointArm};
 use tcptoll_core::sheet::{
@@ -21,8 +22,6 @@ const ALL: Forms = Forms::ALL;
 const PAGE: Forms = Forms::PAGE;
 const TEXT: Forms = Forms::TEXT;
 const MARKDOWN: Forms = Forms::MARKDOWN;
-/// The table of an experiment that needs no title.
-const FIGURES: &str = "figures";
 /// Where headings stand: a terminal has no room for them.
 const WRITTEN: Forms = Forms::WRITTEN;
 

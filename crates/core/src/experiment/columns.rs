@@ -37,9 +37,17 @@ pub fn errors(arm: &Arm) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" · "))
 }
 
+/// The table of figures, which needs no title.
+pub const FIGURES: &str = "figures";
+
 /// Every arm has a row.
 pub fn every(_: &Arm) -> bool {
     true
+}
+
+/// The figures of an experiment: every arm has a row in them.
+pub const fn figures(parts: &'static [&'static [Column]]) -> Table {
+    Table { id: FIGURES, title: "", has: every, room: Room::Always, parts }
 }
 
 fn share_ok(arm: &Arm) -> Option<f64> {

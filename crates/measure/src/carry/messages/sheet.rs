@@ -3,7 +3,7 @@
 
 use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
 use tcptoll_core::experiment::columns::{
-    ECHO_P50, ERRORS, OK, client_cpu_column, every, server_cpu_column, tidy,
+    ECHO_P50, ERRORS, OK, client_cpu_column, figures, server_cpu_column, tidy,
 };
 use tcptoll_core::experiment::figures::{
     CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, SERVER_SEGMENTS,
@@ -85,24 +85,18 @@ const LIMITED_BY: Column = Column::new(
 );
 
 /// The tables, in the order of every report.
-pub(super) const TABLES: &[Table] = &[Table {
-    id: "figures",
-    title: "",
-    has: every,
-    room: Room::Always,
-    parts: &[
-        &[MESSAGES, MBIT_S],
-        &[latency(P50), latency(P99), latency(P999).shown(Room::Page), latency(Max)],
-        &[MEAN.called("latency mean")],
-        &[ACK_P50.shown(Room::Page), ACK_MAX],
-        &[CALLS_EACH, SENT, ANSWERED],
-        &[CLIENT, SERVER],
-        &[CLIENT_SHARE, SERVER_SHARE],
-        &[LIMITED_BY],
-        &[ECHO_P50.shown(Room::Page)],
-        &[OK, ERRORS],
-    ],
-}];
+pub(super) const TABLES: &[Table] = &[figures(&[
+    &[MESSAGES, MBIT_S],
+    &[latency(P50), latency(P99), latency(P999).shown(Room::Page), latency(Max)],
+    &[MEAN.called("latency mean")],
+    &[ACK_P50.shown(Room::Page), ACK_MAX],
+    &[CALLS_EACH, SENT, ANSWERED],
+    &[CLIENT, SERVER],
+    &[CLIENT_SHARE, SERVER_SHARE],
+    &[LIMITED_BY],
+    &[ECHO_P50.shown(Room::Page)],
+    &[OK, ERRORS],
+])];
 
 pub(crate) const OWN: Own = Own {
     picture: throughput::picture,

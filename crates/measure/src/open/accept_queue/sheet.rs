@@ -4,7 +4,7 @@ use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
 use tcptoll_core::experiment::columns::{
     CLIENT_CPU_EACH, CONN_RATE, CONNECT_MEAN_COLUMN, CONNECT_OF_FAILED_P50, CONNECT_P50,
     DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER, FAILED_OF_CONNECTIONS, FIRST_BYTE_MEAN_COLUMN, OK,
-    SERVER_CPU_EACH, WAITED_SHARE, every, tidy,
+    SERVER_CPU_EACH, WAITED_SHARE, every, figures, tidy,
 };
 use tcptoll_core::experiment::figures::{CONNECT, FIRST_BYTE, QUEUE_FULL};
 use tcptoll_core::number;
@@ -73,24 +73,18 @@ const FULL: Column =
 
 /// The tables, in the order of every report.
 pub(super) const TABLES: &[Table] = &[
-    Table {
-        id: "figures",
-        title: "",
-        has: every,
-        room: Room::Always,
-        parts: &[
-            &[
-                first_byte(P50),
-                first_byte(P90).shown(Room::Page),
-                first_byte(P99),
-                first_byte(Max).shown(Room::Always),
-            ],
-            &[FIRST_BYTE_MEAN_COLUMN],
-            &[CONNECT_P50, CONNECT_MAX],
-            &[QUEUE, FULL, DROPPED_BOUND, DROPPED, WAITED_SHARE],
-            &[FAILED_OF_CONNECTIONS, FAILED_AFTER, OK, ERRORS],
+    figures(&[
+        &[
+            first_byte(P50),
+            first_byte(P90).shown(Room::Page),
+            first_byte(P99),
+            first_byte(Max).shown(Room::Always),
         ],
-    },
+        &[FIRST_BYTE_MEAN_COLUMN],
+        &[CONNECT_P50, CONNECT_MAX],
+        &[QUEUE, FULL, DROPPED_BOUND, DROPPED, WAITED_SHARE],
+        &[FAILED_OF_CONNECTIONS, FAILED_AFTER, OK, ERRORS],
+    ]),
     Table {
         id: "costs",
         title: "Connections: rate, CPU and handshakes",

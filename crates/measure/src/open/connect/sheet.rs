@@ -4,7 +4,7 @@
 use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table};
 use tcptoll_core::experiment::columns::{
     CONN_RATE, CONNECT_MEAN_COLUMN, CONNECT_OF_FAILED_P50, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK,
-    QUEUE_PEAK, WAITED_SHARE, any_waited, client_cpu, every,
+    QUEUE_PEAK, WAITED_SHARE, any_waited, client_cpu, figures,
 };
 use tcptoll_core::experiment::figures::{CONNECT, CONNECT_OF_FAILED};
 use tcptoll_core::record::{Arm, PlaceKind, Step, Summary, Timeline};
@@ -44,25 +44,19 @@ const CPU_KERNEL: Column = Column::new(
 .shown(Room::Wide);
 
 /// The tables, in the order of every report.
-pub(super) const TABLES: &[Table] = &[Table {
-    id: "figures",
-    title: "",
-    has: every,
-    room: Room::Always,
-    parts: &[
-        &[
-            answer(P50),
-            answer(P90).when(any_waited),
-            answer(P99),
-            answer(P999).when(none_waited),
-            answer(Max),
-            WAITED_SHARE.shown(Room::Always).when(any_waited),
-            FIRST_BYTE_P50.when(answer_is_another),
-        ],
-        &[CONNECT_MEAN_COLUMN, ECHO_P50.shown(Room::Page), CONNECT_OF_FAILED_P50],
-        &[CPU_TOTAL, CPU_KERNEL, CONN_RATE, QUEUE_PEAK, OK, ERRORS],
+pub(super) const TABLES: &[Table] = &[figures(&[
+    &[
+        answer(P50),
+        answer(P90).when(any_waited),
+        answer(P99),
+        answer(P999).when(none_waited),
+        answer(Max),
+        WAITED_SHARE.shown(Room::Always).when(any_waited),
+        FIRST_BYTE_P50.when(answer_is_another),
     ],
-}];
+    &[CONNECT_MEAN_COLUMN, ECHO_P50.shown(Room::Page), CONNECT_OF_FAILED_P50],
+    &[CPU_TOTAL, CPU_KERNEL, CONN_RATE, QUEUE_PEAK, OK, ERRORS],
+])];
 
 pub(crate) const OWN: Own = Own {
     failed: Some(failed),

@@ -4,7 +4,7 @@ use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table};
 use tcptoll_core::experiment::columns::{
     CLIENT_CPU_EACH, CONN_RATE, CONNECT_MEAN_COLUMN, DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER,
     FAILED_OF_CONNECTIONS, FIRST_BYTE_MEAN_COLUMN, FIRST_BYTE_P50, OK, SERVER_CPU_EACH,
-    WAITED_SHARE, every, tidy,
+    WAITED_SHARE, every, figures, tidy,
 };
 use tcptoll_core::experiment::figures::CONNECT;
 use tcptoll_core::number;
@@ -91,23 +91,17 @@ const OPTIONS: Column = Column::whole("TCP options", ("tcp_options", ""), Words(
 
 /// The tables, in the order of every report.
 pub(super) const TABLES: &[Table] = &[
-    Table {
-        id: "figures",
-        title: "",
-        has: every,
-        room: Room::Always,
-        parts: &[
-            &[
-                connect(P50).shown(Room::Always),
-                connect(P90).shown(Room::Page),
-                connect(P99),
-                connect(Max),
-            ],
-            &[CONNECT_MEAN_COLUMN, FIRST_BYTE_P50.shown(Room::Page)],
-            &[HALF_OPEN, DROPPED, COOKIES, WAITED_SHARE],
-            &[FAILED_OF_CONNECTIONS, FAILED_AFTER, OK, ERRORS],
+    figures(&[
+        &[
+            connect(P50).shown(Room::Always),
+            connect(P90).shown(Room::Page),
+            connect(P99),
+            connect(Max),
         ],
-    },
+        &[CONNECT_MEAN_COLUMN, FIRST_BYTE_P50.shown(Room::Page)],
+        &[HALF_OPEN, DROPPED, COOKIES, WAITED_SHARE],
+        &[FAILED_OF_CONNECTIONS, FAILED_AFTER, OK, ERRORS],
+    ]),
     Table {
         id: "costs",
         title: "Connections: rate, CPU and TCP options",

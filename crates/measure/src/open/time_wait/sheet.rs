@@ -4,7 +4,7 @@
 //! What kept ports available, or when they ran out, follows from what was counted.
 
 use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
-use tcptoll_core::experiment::columns::{ERRORS, OK, any_has, every, tidy};
+use tcptoll_core::experiment::columns::{ERRORS, OK, any_has, figures, tidy};
 use tcptoll_core::experiment::figures::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
 use tcptoll_core::experiment::spec::MetricSpec;
 use tcptoll_core::number;
@@ -121,54 +121,48 @@ const KEPT: Column = Column::new(
 .shown(Room::Always);
 
 /// The tables, in the order of every report.
-pub(super) const TABLES: &[Table] = &[Table {
-    id: "figures",
-    title: "",
-    has: every,
-    room: Room::Always,
-    parts: &[
-        &[
-            MEAN,
-            Column::whole("connect CPU per operation", tidy(&CONNECT_CPU_PER_OP), Estimate("us")),
-            BELOW,
-            ABOVE,
-            Column::whole(
-                "factor",
-                tidy(&CLIFF_FACTOR),
-                Number(|arm| value(arm, CLIFF_FACTOR.name), 1.0),
-            ),
-            AT,
-            EXPECTED,
-        ],
-        &[
-            Column::answer(Quantile::P50).shown(Room::Page),
-            Column::answer(Quantile::P99).shown(Room::Page),
-        ],
-        &[
-            OPS,
-            IDLE_FIRST,
-            IDLE,
-            IDLE_LAST,
-            Column::whole(
-                "busy workers",
-                tidy(&BUSY_WORKERS),
-                Number(|arm| value(arm, BUSY_WORKERS.name), 1.0),
-            ),
-            OK,
-            ERRORS,
-        ],
-        &[
-            CLIENT,
-            SERVER,
-            Column::whole(
-                "peak of ports in use",
-                tidy(&PORTS_PEAK),
-                Count(|arm| count(arm, &PORTS_PEAK)),
-            ),
-            KEPT,
-        ],
+pub(super) const TABLES: &[Table] = &[figures(&[
+    &[
+        MEAN,
+        Column::whole("connect CPU per operation", tidy(&CONNECT_CPU_PER_OP), Estimate("us")),
+        BELOW,
+        ABOVE,
+        Column::whole(
+            "factor",
+            tidy(&CLIFF_FACTOR),
+            Number(|arm| value(arm, CLIFF_FACTOR.name), 1.0),
+        ),
+        AT,
+        EXPECTED,
     ],
-}];
+    &[
+        Column::answer(Quantile::P50).shown(Room::Page),
+        Column::answer(Quantile::P99).shown(Room::Page),
+    ],
+    &[
+        OPS,
+        IDLE_FIRST,
+        IDLE,
+        IDLE_LAST,
+        Column::whole(
+            "busy workers",
+            tidy(&BUSY_WORKERS),
+            Number(|arm| value(arm, BUSY_WORKERS.name), 1.0),
+        ),
+        OK,
+        ERRORS,
+    ],
+    &[
+        CLIENT,
+        SERVER,
+        Column::whole(
+            "peak of ports in use",
+            tidy(&PORTS_PEAK),
+            Count(|arm| count(arm, &PORTS_PEAK)),
+        ),
+        KEPT,
+    ],
+])];
 
 /// With fewer connections than this share of the operations, connections are long-lived.
 const LONG_LIVED: f64 = 0.1;

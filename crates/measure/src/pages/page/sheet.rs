@@ -2,7 +2,7 @@
 //! arm's median load, with the forecast beside, and the document's rule beside what was saved.
 
 use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
-use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, every, tidy};
+use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, figures, tidy};
 use tcptoll_core::experiment::figures::FIRST_BYTE_MEAN;
 use tcptoll_core::sheet::Room;
 use tcptoll_show::run::{NONE, Own};
@@ -105,21 +105,15 @@ const WAITED: Column = Column::new(
 );
 
 /// The tables, in the order of every report.
-pub(super) const TABLES: &[Table] = &[Table {
-    id: "figures",
-    title: "",
-    has: every,
-    room: Room::Always,
-    parts: &[
-        &[MEDIAN, LONGEST, MEAN.shown(Room::Page), EXPECTED],
-        &[OPENED, CRITICAL],
-        &[FIRST, BLOCKED, ALL, EVENT],
-        &[NEXT_TIME, NEXT_OPENED],
-        &[AGAIN, BEHIND.shown(Room::Page), WAITED],
-        &[ASKED, OK, ERRORS],
-        &[ECHO_P50.shown(Room::Page)],
-    ],
-}];
+pub(super) const TABLES: &[Table] = &[figures(&[
+    &[MEDIAN, LONGEST, MEAN.shown(Room::Page), EXPECTED],
+    &[OPENED, CRITICAL],
+    &[FIRST, BLOCKED, ALL, EVENT],
+    &[NEXT_TIME, NEXT_OPENED],
+    &[AGAIN, BEHIND.shown(Room::Page), WAITED],
+    &[ASKED, OK, ERRORS],
+    &[ECHO_P50.shown(Room::Page)],
+])];
 
 pub(crate) const OWN: Own =
     Own { text_after: pictures::blocks, sections: pictures::sections, ..NONE };

@@ -2,7 +2,7 @@
 //! time, workers that hold a connection, and how long pages took; in a terminal the same with letters.
 
 use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
-use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, QUEUE_PEAK, every, tidy};
+use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, QUEUE_PEAK, figures, tidy};
 use tcptoll_core::record::{Arm, SiteVisits};
 use tcptoll_core::sheet::{Part, Room, Tone};
 use tcptoll_core::stats::Series;
@@ -109,19 +109,13 @@ const RATE: Column =
     Column::new(("", "pages/s"), "pages per second", tidy(&PAGES_RATE), Estimate(""));
 
 /// The tables, in the order of every report.
-pub(super) const TABLES: &[Table] = &[Table {
-    id: "figures",
-    title: "",
-    has: every,
-    room: Room::Always,
-    parts: &[
-        &[MEAN, MEDIAN.shown(Room::Page), P95, LONGEST, FIRST, NEXT],
-        &[BUSY, EXPECTED, PEAK, LIMIT, KEPT],
-        &[OPENED, RATE, QUEUE_PEAK],
-        &[MEMORY, KILLED, OK, ERRORS],
-        &[ECHO_P50.shown(Room::Page)],
-    ],
-}];
+pub(super) const TABLES: &[Table] = &[figures(&[
+    &[MEAN, MEDIAN.shown(Room::Page), P95, LONGEST, FIRST, NEXT],
+    &[BUSY, EXPECTED, PEAK, LIMIT, KEPT],
+    &[OPENED, RATE, QUEUE_PEAK],
+    &[MEMORY, KILLED, OK, ERRORS],
+    &[ECHO_P50.shown(Room::Page)],
+])];
 
 pub(crate) const OWN: Own = Own { text_after: blocks, picture, sections, details, ..NONE };
 

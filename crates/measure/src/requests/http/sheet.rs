@@ -5,7 +5,7 @@ use super::{ACHIEVED, CLIENT_MEMORY, INTENDED, KERNEL_MEMORY, PER_CONNECTION, RA
 use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
 use tcptoll_core::experiment::columns::{
     CONN_RATE, CONNECT_P50, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK, QUEUE_PEAK, any_has,
-    client_cpu_column, every, server_cpu_column, tidy,
+    client_cpu_column, every, figures, server_cpu_column, tidy,
 };
 use tcptoll_core::experiment::figures::{
     CLIENT_FIN_WAIT_2, CLIENT_SEGMENTS, CLIENT_TIME_WAIT, CONNECT, GOODPUT, LATENCY,
@@ -120,33 +120,26 @@ const SERVER_CPU: Column = server_cpu_column(CPU, "server CPU µs/req");
 
 /// The tables, in the order of every report.
 pub(super) const TABLES: &[Table] = &[
-    Table {
-        id: "figures",
-        title: "",
-        has: every,
-        room: Room::Always,
-        parts: &[
-            &[INTENDED_RATE, ACHIEVED_RATE, REQUESTS_RATE.when(closed_loop)],
-            &[
-                latency(P50),
-                latency(P90).shown(Room::Wide),
-                latency(P99),
-                latency(P999).shown(Room::Wide),
-                latency(Max),
-            ],
-            &[
-                CONNECT_P50,
-                Column::quantile((CONNECT_P50.group, "p99"), "", CONNECT.name, P99)
-                    .shown(Room::Page),
-            ],
-            &[TLS_P50, Column::quantile(("TLS", "p99"), "", TLS.name, P99).shown(Room::Page)],
-            &[FIRST_BYTE_P50],
-            &[OK, ERRORS],
-            &[CLIENT_CPU, SERVER_CPU],
-            &[CONTENT_RATE.shown(Room::Wide)],
-            &[ECHO_P50.shown(Room::Page), QUEUE_PEAK],
+    figures(&[
+        &[INTENDED_RATE, ACHIEVED_RATE, REQUESTS_RATE.when(closed_loop)],
+        &[
+            latency(P50),
+            latency(P90).shown(Room::Wide),
+            latency(P99),
+            latency(P999).shown(Room::Wide),
+            latency(Max),
         ],
-    },
+        &[
+            CONNECT_P50,
+            Column::quantile((CONNECT_P50.group, "p99"), "", CONNECT.name, P99).shown(Room::Page),
+        ],
+        &[TLS_P50, Column::quantile(("TLS", "p99"), "", TLS.name, P99).shown(Room::Page)],
+        &[FIRST_BYTE_P50],
+        &[OK, ERRORS],
+        &[CLIENT_CPU, SERVER_CPU],
+        &[CONTENT_RATE.shown(Room::Wide)],
+        &[ECHO_P50.shown(Room::Page), QUEUE_PEAK],
+    ]),
     Table {
         id: "connections",
         title: "Connections of these requests",

@@ -9,7 +9,7 @@ use super::{
     WORKERS_STUCK,
 };
 use tcptoll_core::experiment::column::{Column, Figure, Quantile, Table, value};
-use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, every, tidy};
+use tcptoll_core::experiment::columns::{ECHO_P50, ERRORS, OK, figures, tidy};
 use tcptoll_core::record::{Arm, RequestGroup, WorkerPool};
 use tcptoll_core::sheet::{Part, Room, Tone};
 use tcptoll_core::stats::Series;
@@ -123,29 +123,23 @@ const RECOVERED: Column = Column::new(
 
 /// The tables, in the order of every report.
 pub(super) const TABLES: &[Table] = &[
-    Table {
-        id: "figures",
-        title: "",
-        has: every,
-        room: Room::Always,
-        parts: &[
-            &[
-                LOCAL_MEAN,
-                LOCAL_P50.shown(Room::Page),
-                LOCAL_P99,
-                LOCAL_MAX.shown(Room::Page),
-                LOCAL_PER_S.shown(Room::Page),
-                LOCAL_FAILS,
-            ],
-            &[
-                BACKEND_MEAN,
-                BACKEND_P99.shown(Room::Page),
-                BACKEND_PER_S.shown(Room::Page),
-                BACKEND_FAILS,
-            ],
-            &[OK, ERRORS],
+    figures(&[
+        &[
+            LOCAL_MEAN,
+            LOCAL_P50.shown(Room::Page),
+            LOCAL_P99,
+            LOCAL_MAX.shown(Room::Page),
+            LOCAL_PER_S.shown(Room::Page),
+            LOCAL_FAILS,
         ],
-    },
+        &[
+            BACKEND_MEAN,
+            BACKEND_P99.shown(Room::Page),
+            BACKEND_PER_S.shown(Room::Page),
+            BACKEND_FAILS,
+        ],
+        &[OK, ERRORS],
+    ]),
     Table {
         id: "workers",
         title: "Workers and the backend's queue",
