@@ -215,6 +215,16 @@ pub fn host_port(address: &str, port: u16) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
+/// The first sentence of a text, with its full stop.
+#[must_use]
+pub fn first_sentence(text: &str) -> &str {
+    let end = text
+        .match_indices(". ")
+        .find(|(at, _)| text[at + 2..].starts_with(char::is_uppercase))
+        .map_or(text.len(), |(at, _)| at + 1);
+    &text[..end]
+}
+
 /// The first letter as a capital.
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();

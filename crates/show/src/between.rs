@@ -1,10 +1,12 @@
 //! What changed between two runs? How many arms moved, whether the machines are the same, and each
 //! arm of both with ratio and verdict.
 
+use std::collections::BTreeSet;
+
 use tcptoll_core::record::{Arm, Comparison, Passport, PlaceKind, Resolved, Verdict, WarningEntry};
 use tcptoll_core::units::capital;
 
-use tcptoll_core::sheet::{Align, Column, Forms, Note, Part, Sheet, Table, Tone};
+use tcptoll_core::sheet::{Align, Column, Forms, Note, Part, Parts, Sheet, Table, Tone};
 
 use crate::number::{self, ABSENT, Estimate};
 use crate::run::{NONE, Run};
@@ -31,6 +33,58 @@ pub struct Between<'a> {
 pub fn text(runs: &Between<'_>, style: TextStyle) -> String {
     crate::sheet::text(&sheet(runs), style)
 }
+
+/// The same on one screen: what moved, the arms that moved the most, and how many things besides differ.
+#[must_use]
+pub fn brief(runs: &Between<'_>, style: TextStyle) -> String {
+    let whole = sheet(runs);
+    let mut parts = Parts::default();
+    let mut put = |part| parts.put(Forms::TEXT, part);
+    let first = runs.comparisons.first().map(|c| c.metric.as_str());
+    if let Some(metric) = first {
+        let mut rows: Vec<&Comparison> =
+            runs.comparisons.iter().filter(|c| c.metric == metric).collect();
+        let moved = |c: &&Comparison| c.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+        rows.sort_by(|a, b| moved(b).total_cmp(&moved(a)));
+        let more = rows.len().saturating_sub(ARMS);
+        rows.truncate(ARMS);
+        let more = (more > 0).then(|| format!("and {}", figures::plural(more as u64, "more arm")));
+        put(Part::Blank);
+        put(Part::Table(Table { note: more, ..table(runs, metric, &rows) }));
+    }
+    put(Part::Blank);
+    let line = |label: &str, text: String| Part::labelled(label, LABEL, text, Tone::Doubt);
+    let differing = differing(runs);
+    if !differing.is_empty() {
+        put(line("differs", differing.join(", ")));
+    }
+    let doubted = runs.comparisons.iter().filter(|c| rank_doubt(c).is_some()).count();
+    let doubts = (runs.warnings.len() + doubted) as u64;
+    if doubts > 0 {
+        put(line("doubts", figures::plural(doubts, "warning")));
+    }
+    put(Part::labelled("details", LABEL, "the same command with --details", Tone::Dim));
+    crate::sheet::text(&Sheet { parts, ..whole }, style)
+}
+
+/// What differs between the two besides what was measured.
+fn differing(runs: &Between<'_>) -> Vec<&'static str> {
+    let facts = facts(runs.a).into_iter().zip(facts(runs.b)).filter(|((_, a), (_, b))| a != b);
+    let mut all: Vec<&str> = facts.map(|((what, _), _)| what).collect();
+    if runs.a.command != runs.b.command {
+        all.push("the command");
+    }
+    let names = |run: &Run| run.arms.iter().map(|arm| arm.name.clone()).collect::<BTreeSet<_>>();
+    if names(runs.a) != names(runs.b) {
+        all.push("the arms");
+    }
+    all
+}
+
+/// Arms on one screen.
+const ARMS: usize = 8;
+/// Columns of a label on one screen.
+const LABEL: usize = 9;
 
 /// What there is to see of two runs.
 fn sheet(runs: &Between<'_>) -> Sheet {

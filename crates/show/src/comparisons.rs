@@ -169,32 +169,48 @@ impl Ruler {
 /// Marks of a sparkline at most.
 const SPARK: usize = 20;
 
+/// Columns and rows of a table, an arm a row.
+type Grid = (Vec<Column>, Vec<Vec<Cell>>);
+
 /// The metric of the run, an arm a row; nothing without rounds.
 pub(crate) fn of_rounds(summary: &Run) -> Vec<(Forms, Part)> {
-    let in_rounds = columns::in_rounds(summary).filter(|_| rounds::any(summary));
-    let Some(metric) = in_rounds else { return Vec::new() };
+    let Some((metric, (mut columns, mut rows))) = means(summary) else { return Vec::new() };
     let Some(range) = rounds::range(summary, metric) else { return Vec::new() };
+    let against = Against::all(summary, metric);
+    columns.push(Column::letters("rounds"));
+    columns.push(Column::new("rounds counted", Align::Right).room(Room::Page));
+    columns.extend(against.iter().flat_map(Against::columns));
+    let per = rounds::per_mark(summary, SPARK);
+    for (arm, row) in summary.arms.iter().zip(&mut rows) {
+        let counted = arm.rounds.iter().filter(|r| rounds::counted(r, metric).is_some()).count();
+        row.push(rounds::sparkline(&arm.rounds, metric, range, per).into());
+        row.push(counted.to_string().into());
+        row.extend(against.iter().flat_map(|against| against.cells(arm, summary.specs)));
+    }
+    let few = summary.arms.iter().filter_map(|arm| rounds::measured(arm, metric));
+    let few = few.into_iter().any(|measured| measured.ci95.is_none());
+    let note = few.then(|| "no interval: too few rounds".to_owned());
+    let table = Part::Table(Table { note, ..Table::new(columns, rows) });
+    let key = Part::prose(2, key(summary, metric, range, per), Tone::Dim);
+    vec![(Forms::ALL, table), (Forms::TEXT, key)]
+}
+
+/// The metric of the run with its interval, an arm a row. None: there are no rounds.
+fn means(summary: &Run) -> Option<(&str, Grid)> {
+    let metric = columns::in_rounds(summary).filter(|_| rounds::any(summary))?;
     let arms: Vec<&Arm> = summary.arms.iter().collect();
     let (head, names) = columns::names(&arms);
     let words = summary.specs.words_of_metric(metric);
-    let against = Against::all(summary, metric);
-    let mut columns = vec![
+    let of_metric = |head: &str, whole: &str, align| Column {
+        whole: whole.to_owned(),
+        shares_unit: metric.to_owned(),
+        ..Column::new(head, align).under(&words)
+    };
+    let columns = vec![
         Column::names(head),
-        Column {
-            whole: words.clone(),
-            shares_unit: metric.to_owned(),
-            ..Column::new("mean", Align::Point).under(&words)
-        },
-        Column {
-            whole: INTERVAL.to_owned(),
-            shares_unit: metric.to_owned(),
-            ..Column::new(INTERVAL, Align::Left).under(&words)
-        },
-        Column::letters("rounds"),
-        Column::new("rounds counted", Align::Right).room(Room::Page),
+        of_metric("mean", &words, Align::Point),
+        of_metric(INTERVAL, INTERVAL, Align::Left),
     ];
-    columns.extend(against.iter().flat_map(Against::columns));
-    let per = rounds::per_mark(summary, SPARK);
     let estimates = rounds::estimates(summary, metric);
     let row = |(at, (arm, name)): (usize, (&&Arm, String))| {
         let name = Cell { text: name, class: arm_class(at), ..Cell::default() };
@@ -210,19 +226,36 @@ pub(crate) fn of_rounds(summary: &Run) -> Vec<(Forms, Part)> {
                 ..Cell::default()
             },
         );
-        let counted = arm.rounds.iter().filter(|r| rounds::counted(r, metric).is_some()).count();
-        let spark = rounds::sparkline(&arm.rounds, metric, range, per);
-        let mut cells = vec![name, mean, interval.into(), spark.into(), counted.to_string().into()];
-        cells.extend(against.iter().flat_map(|against| against.cells(arm, summary.specs)));
-        cells
+        vec![name, mean, interval.into()]
     };
-    let rows = arms.iter().zip(names).enumerate().map(row);
-    let few = arms.iter().filter_map(|arm| rounds::measured(arm, metric));
-    let few = few.into_iter().any(|measured| measured.ci95.is_none());
-    let note = few.then(|| "no interval: too few rounds".to_owned());
-    let table = Part::Table(Table { note, ..Table::new(columns, rows) });
-    let key = Part::prose(2, key(summary, metric, range, per), Tone::Dim);
-    vec![(Forms::ALL, table), (Forms::TEXT, key)]
+    let rows = arms.iter().zip(names).enumerate().map(row).collect();
+    Some((metric, (columns, rows)))
+}
+
+/// The metric of the run, and how each arm compares with the common base. None: there are no rounds.
+pub(crate) fn at_a_glance(summary: &Run) -> Option<Grid> {
+    let (metric, (mut columns, mut rows)) = means(summary)?;
+    if let Some(against) = Against::all(summary, metric) {
+        let words = summary.specs.words_of_metric(metric);
+        let column = |head| Column::new(head, Align::Left).room(Room::Wide).under(&words);
+        columns.extend(["ratio", "verdict"].map(column));
+        for (arm, row) in summary.arms.iter().zip(&mut rows) {
+            let found = against.all.iter().find(|c| c.a == arm.name);
+            let base = if arm.name == against.base { "the base" } else { ABSENT };
+            let cells = found.map_or_else(
+                || [base.to_owned(), String::new()],
+                |c| {
+                    let [ratio, interval] = effect::ratio(c);
+                    let interval = Some(interval).filter(|text| text != ABSENT);
+                    let ratio =
+                        ratio + &interval.map(|text| format!(" {text}")).unwrap_or_default();
+                    [ratio, effect::judged(c, summary.specs)]
+                },
+            );
+            row.extend(cells.map(Cell::from));
+        }
+    }
+    Some((columns, rows))
 }
 
 /// The verdicts on a metric, where every arm is compared with the same one.

@@ -10,6 +10,7 @@
 //! metrics and distributions.
 
 pub mod between;
+mod brief;
 pub mod clean;
 mod columns;
 mod comparisons;
@@ -33,6 +34,7 @@ use std::path::Path;
 use tcptoll_core::record::Summary;
 use tcptoll_core::sheet::{Forms, Note, Sheet, Tone};
 
+pub use self::brief::SCREEN;
 pub use self::clean::ascii;
 pub use self::columns::table;
 pub use self::report::computed;
@@ -86,10 +88,17 @@ impl Reports {
         width: usize,
         forms: Forms,
     ) -> Sheet {
+        let mut sheet = self.head(summary, record);
+        report::put(&mut sheet, &self.run(summary.clone()), width.max(60), forms);
+        sheet
+    }
+
+    /// What every form begins and ends with.
+    fn head(&self, summary: &Summary, record: Option<&Path>) -> Sheet {
         let run = self.run(summary.clone());
         let study = run.study.as_ref().map(|study| format!(" · study {study}"));
         let doubts = findings::verdict_on_run(&run).into_iter();
-        let mut sheet = Sheet {
+        Sheet {
             title: format!("{} · tcptoll", run.question),
             kicker: format!("tcptoll {}{}", run.experiment, study.unwrap_or_default()),
             question: run.question.clone(),
@@ -106,12 +115,20 @@ impl Reports {
                 run.tcptoll_version, run.record_version
             ),
             ..Sheet::default()
-        };
-        report::put(&mut sheet, &run, width.max(60), forms);
-        sheet
+        }
     }
 
-    /// The run for a terminal: the answer, the figures, the doubts, what to do next.
+    /// The run on one screen of a terminal: the answer, the figures that carry it, the cause with its fix, what is next.
+    ///
+    /// `details` is the command that shows everything.
+    ///
+    /// Shape:   at most [`SCREEN`] lines of text at 80 columns, in which there is no control character of the summary's own.
+    #[must_use]
+    pub fn brief(&self, summary: &Summary, details: &str, style: TextStyle) -> String {
+        brief::text(&self.run(summary.clone()), self.head(summary, None), details, style)
+    }
+
+    /// The run for a terminal with everything that there is to say.
     ///
     /// The text ends with a line feed and holds no control character of the summary's own.
     #[must_use]

@@ -9,6 +9,7 @@ use tcptoll_core::record::{Advice, Arm, Cause, PlaceKind, Point, PointArm};
 use tcptoll_core::sheet::{
     Align, Cell, Column, Finding, Forms, Note, Part, Parts, Room, Sheet, Table, Tone,
 };
+use tcptoll_core::units::first_sentence;
 
 use crate::figures::{self, Primary};
 use crate::html::drawn::{Drawn, First, of_arms};
@@ -456,19 +457,28 @@ fn fix(finding: &mut Finding, advice: &Advice, run: &Run) {
 /// Columns of the labels.
 const INDENT: usize = 10;
 
-/// Each setting with its price and its undo.
+/// Each setting with its price and its undo; without `details` the first alone, and how many others there are.
 #[must_use]
-pub fn computed(all: &[Advice]) -> Parts {
+pub fn computed(all: &[Advice], details: bool) -> Parts {
     let mut parts = Parts::default();
-    for advice in all {
-        let lines = [
-            ("computed", &advice.change, Tone::Strong),
-            ("  costs", &advice.cost, Tone::Plain),
-            ("  undo", &advice.undo, Tone::Plain),
-        ];
-        for (label, text, tone) in lines {
-            parts.put(Forms::TEXT, Part::labelled(label, INDENT, text, tone));
+    let mut put = |label, text: &str, tone| {
+        parts.put(Forms::TEXT, Part::labelled(label, INDENT, text, tone));
+    };
+    if !details {
+        for advice in all.iter().take(1) {
+            put("computed", first_sentence(&advice.change), Tone::Strong);
+            put("  costs", first_sentence(&advice.cost), Tone::Plain);
         }
+        let others = all.len().saturating_sub(1) as u64;
+        if others > 0 {
+            put("", &format!("{}: --details", figures::plural(others, "alternative")), Tone::Dim);
+        }
+        return parts;
+    }
+    for advice in all {
+        put("computed", &advice.change, Tone::Strong);
+        put("  costs", &advice.cost, Tone::Plain);
+        put("  undo", &advice.undo, Tone::Plain);
     }
     parts
 }

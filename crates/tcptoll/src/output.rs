@@ -20,7 +20,7 @@ use tcptoll_measure::kit::plan::PublicLoad;
 use tcptoll_measure::record::Recorder;
 use tcptoll_measure::runner;
 use tcptoll_measure::runner::{Progress, Run, RunError, RunOptions, Schedule, StartAt};
-use tcptoll_show::sheet;
+use tcptoll_show::{sheet, shell_argument};
 
 use crate::cli::{Format, OutputArgs};
 use crate::exit::{Status, say};
@@ -43,7 +43,10 @@ pub(crate) fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     }
     let computed = schedule.computed();
     if args.format == Format::Text && !computed.is_empty() {
-        stdout::text(&sheet::parts(&tcptoll_show::computed(&computed), screen::style()))?;
+        stdout::text(&sheet::parts(
+            &tcptoll_show::computed(&computed, args.details),
+            screen::style(),
+        ))?;
         if !args.quiet {
             let round_s = schedule.round_s();
             say(&format!(
@@ -267,7 +270,7 @@ fn carry_out(
         (run, _) => run?,
     };
     let record = run.not_stored.is_none().then_some(run.record.as_path());
-    let printed = print(&run.summary, record, args.format);
+    let printed = print(&run.summary, record, args.format, args.details);
     let html = args.html.as_ref().map_or(Ok(()), |path| write_html(&run.summary, path));
     if let Err(error) = html {
         say(&format!("error: {error:#}; {}", stored(&run)));
@@ -302,18 +305,28 @@ fn stored(run: &Run) -> String {
     }
 }
 
-/// Prints a summary on stdout.
+/// Prints a summary on stdout: on one screen, or with all details.
 pub(crate) fn print(
     summary: &Summary,
     record: Option<&Path>,
     format: Format,
+    details: bool,
 ) -> anyhow::Result<()> {
     let text = match format {
-        Format::Text => REPORTS.text(summary, record, screen::style()),
+        Format::Text if details => REPORTS.text(summary, record, screen::style()),
+        Format::Text => REPORTS.brief(summary, &shows_all(record), screen::style()),
         Format::Json => serde_json::to_string(summary)? + "\n",
     };
     stdout::print(&text, format)?;
     Ok(())
+}
+
+/// The command that shows everything of the run that has just ended.
+fn shows_all(record: Option<&Path>) -> String {
+    let Some(path) = record else { return "the same command with --details".to_owned() };
+    let in_folder = record_folder().is_ok_and(|folder| path.parent() == Some(&folder));
+    let name = if in_folder { "latest".into() } else { path.to_string_lossy() };
+    format!("tcptoll report {}", shell_argument(&name))
 }
 
 /// Writes the HTML report.

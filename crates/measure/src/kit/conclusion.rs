@@ -4,6 +4,7 @@
 use tcptoll_core::experiment::spec::CauseSpec;
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Cause, Comparison, NextStep, Summary};
+pub(crate) use tcptoll_core::units::first_sentence;
 
 /// Arms and comparisons that are stated one by one; of more, the least and the most.
 const STATED: usize = 4;
@@ -154,15 +155,6 @@ pub(crate) fn enumerated(phrases: &[String]) -> String {
         [one] => one.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
-}
-
-/// The first sentence of a text, with its full stop.
-pub(crate) fn first_sentence(text: &str) -> &str {
-    let end = text
-        .match_indices(". ")
-        .find(|(at, _)| text[at + 2..].starts_with(char::is_uppercase))
-        .map_or(text.len(), |(at, _)| at + 1);
-    &text[..end]
 }
 
 /// The arm before a sentence, where there are several: `In arm NAME, `.

@@ -8,6 +8,7 @@ mod text;
 
 pub use html::{html, html_of};
 pub use markdown::markdown;
+pub(crate) use text::wrap;
 pub use text::{parts, text, wrap_phrases};
 
 #[cfg(test)]

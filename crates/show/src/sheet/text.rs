@@ -492,7 +492,7 @@ impl TextPage {
 }
 
 /// Breaks at blanks; a word longer than `width` is broken where it must.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     // Runs of white space are one blank: what is wrapped are words.
     let words: Vec<&str> = text.split_whitespace().collect();
     let options = textwrap::Options::new(width)

@@ -140,6 +140,9 @@ pub(crate) struct OutputArgs {
     /// Output format on stdout
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+    /// Print all figures, causes and warnings, not only the answer on one screen
+    #[arg(long)]
+    pub details: bool,
     /// File for the record (JSON Lines) [default: a new file in $XDG_DATA_HOME/tcptoll]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -370,6 +373,9 @@ pub(crate) struct CompareArgs {
     /// Smallest difference that matters, e.g. 1% [default: the margin of the study of NEW]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<String>,
+    /// Print all figures, causes and warnings, not only the answer on one screen
+    #[arg(long)]
+    pub details: bool,
     /// Output format on stdout
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
@@ -492,6 +498,9 @@ pub(crate) struct MergeArgs {
     /// For a load that was split over the points: within what the difference of their clocks is known
     #[arg(long, value_name = "TIME", value_parser = clock_bound)]
     pub clock_bound: Option<Duration>,
+    /// Print all figures, causes and warnings, not only the answer on one screen
+    #[arg(long)]
+    pub details: bool,
     /// Output format on stdout
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,

@@ -18,7 +18,7 @@ use tcptoll_measure::record::Record;
 use tcptoll_measure::runner;
 use tcptoll_measure::runner::MergeOptions;
 use tcptoll_measure::runner::Schedule;
-use tcptoll_show::between::Between;
+use tcptoll_show::between::{self, Between};
 use tcptoll_show::printable_line;
 
 /// One of the two.
@@ -126,7 +126,8 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
                 comparisons: &comparisons,
                 warnings: &warnings,
             };
-            let text = tcptoll_show::between::text(&view, screen::style());
+            let render = if args.details { between::text } else { between::brief };
+            let text = render(&view, screen::style());
             if comparisons.iter().any(|comparison| comparison.ci95.is_some()) {
                 text
             } else {
@@ -219,7 +220,7 @@ pub(super) fn merge(args: &MergeArgs) -> anyhow::Result<Status> {
         Some(path) => record.write(path).with_context(|| format!("--out {}", path.display())),
         None => Ok(()),
     };
-    output::print(summary, args.out.as_deref(), args.format)?;
+    output::print(summary, args.out.as_deref(), args.format, args.details)?;
     if let Err(error) = stored {
         say(&format!("error: {error:#}"));
         return Ok(Status::NotStored);

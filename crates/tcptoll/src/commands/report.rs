@@ -39,7 +39,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
         if args.format == Format::Text {
             stdout::text(&heading(&summary))?;
         }
-        output::print(&summary, Some(path), args.format)?;
+        output::print(&summary, Some(path), args.format, true)?;
     }
     let files: [(_, _, Rendered, _); 3] = [
         ("--html", &args.html, Reports::html, Mark::Markup),
@@ -86,7 +86,7 @@ fn of_several(args: &ReportArgs, paths: &[PathBuf]) -> anyhow::Result<Status> {
                     stdout::text("\n")?;
                 }
                 stdout::text(&heading(summary))?;
-                output::print(summary, Some(path), args.format)?;
+                output::print(summary, Some(path), args.format, true)?;
             }
         }
     }

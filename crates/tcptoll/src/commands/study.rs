@@ -75,7 +75,7 @@ pub(super) fn start(
         let computed = if computed.is_empty() {
             String::new()
         } else {
-            sheet::parts(&tcptoll_show::computed(&computed), screen::style()) + "\n"
+            sheet::parts(&tcptoll_show::computed(&computed, true), screen::style()) + "\n"
         };
         return stdout::text(&(computed + &prose::parts(plan(&schedule), prose::width())));
     }

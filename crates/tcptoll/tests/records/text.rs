@@ -26,6 +26,20 @@ fn an_answer_is_at_most_three_sentences_and_400_characters() {
     }
 }
 
+/// The first thing that people see, of all records.
+#[test]
+fn every_run_has_its_answer_on_one_screen() {
+    let mut screens = String::new();
+    for name in all() {
+        let screen = REPORTS.brief(&load(name), "tcptoll report latest", TextStyle::default());
+        let widest = screen.lines().map(|line| line.chars().count()).max();
+        assert!(screen.lines().count() <= tcptoll_show::SCREEN, "{name}: {screen}");
+        assert!(name == HOSTILE || widest.is_some_and(|columns| columns <= 80), "{name}: {screen}");
+        screens += &format!("== {name}\n{screen}\n");
+    }
+    in_snapshots().bind(|| insta::assert_snapshot!("screens", screens));
+}
+
 #[test]
 fn which_of_several_addresses_was_used_stands_above_the_answer() {
     let entry = |name: &str, addresses: &[&str]| Resolved {
