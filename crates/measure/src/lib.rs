@@ -10,6 +10,7 @@ pub mod carry;
 pub mod experiments;
 mod idle;
 pub mod kit;
+pub mod limit;
 pub mod merged;
 mod open;
 pub mod pages;

@@ -7,7 +7,6 @@
 mod cli;
 mod commands;
 mod exit;
-mod limit;
 mod output;
 mod progress;
 pub mod schema;

@@ -17,6 +17,8 @@ use tcptoll_lab::lab::Interrupt;
 use tcptoll_lab::lab::certification::Tolerance;
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::kit::plan::PublicLoad;
+use tcptoll_measure::limit;
+use tcptoll_measure::limit::{Held, Limit};
 use tcptoll_measure::record::Recorder;
 use tcptoll_measure::runner;
 use tcptoll_measure::runner::{Progress, Run, RunError, RunOptions, Schedule, StartAt};
@@ -24,7 +26,6 @@ use tcptoll_show::{sheet, shell_argument};
 
 use crate::cli::{Format, OutputArgs};
 use crate::exit::{Status, say};
-use crate::limit::{Held, Limit};
 use crate::progress::ProgressLine;
 use crate::screen;
 use crate::stdout;
@@ -181,7 +182,7 @@ pub(crate) fn resume(
     let mut schedule = Schedule::from_study(&header.study).with_context(its_study)?;
     schedule.prepare().with_context(its_study)?;
     let given =
-        if args.fail_if.is_empty() { fail_ifs(&header.command) } else { args.fail_if.clone() };
+        if args.fail_if.is_empty() { limit::stated(&header.command) } else { args.fail_if.clone() };
     let limits = limits(&given, &schedule)?;
     let began: Timestamp = header
         .started_at
@@ -228,18 +229,12 @@ pub(crate) fn any_seed() -> u64 {
 }
 
 fn limits(texts: &[String], schedule: &Schedule) -> anyhow::Result<Vec<Limit>> {
-    texts.iter().map(|text| Limit::parse(text, schedule.spec)).collect()
-}
-
-/// The limits of a command as it was typed.
-fn fail_ifs(command: &[String]) -> Vec<String> {
-    const OPTION: &str = "--fail-if";
-    let next = command.iter().skip(1).map(Some).chain([None]);
-    let given = |(word, next): (&String, Option<&String>)| match word.strip_prefix(OPTION)? {
-        "" => next.cloned(),
-        rest => rest.strip_prefix('=').map(str::to_owned),
+    let read = |text: &String| {
+        let limit = Limit::parse(text, schedule.spec).map_err(anyhow::Error::msg)?;
+        limit.check(&schedule.pairs).map_err(anyhow::Error::msg)?;
+        Ok(limit)
     };
-    command.iter().zip(next).filter_map(given).collect()
+    texts.iter().map(read).collect()
 }
 
 fn tolerance(text: Option<&str>) -> anyhow::Result<Tolerance> {
@@ -511,14 +506,6 @@ mod tests {
 
     use super::*;
     use crate::studies::tests::study;
-
-    #[test]
-    fn the_limits_of_a_command_are_read_from_its_words() {
-        let words = |line: &str| -> Vec<String> { line.split('|').map(str::to_owned).collect() };
-        let line = "tcptoll|http|--fail-if|p99 > 5ms|-d|1s|--fail-if=errors > 0|--fail-if";
-        assert_eq!(fail_ifs(&words(line)), ["p99 > 5ms", "errors > 0"]);
-        assert!(fail_ifs(&words("tcptoll|http|--fail-ifs|x")).is_empty());
-    }
 
     fn notices(study: &Study, address: Option<&str>) -> Vec<String> {
         let mut schedule = Schedule::from_study(study).unwrap();

@@ -9,13 +9,13 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
 
 use super::OutputArgs;
-use crate::limit::examples;
 use tcptoll_core::experiment::option::{Levels, Opt};
 use tcptoll_core::experiment::spec::Spec;
 use tcptoll_core::study::stop::{ROUNDS_MAX, Target};
 use tcptoll_core::study::{RoundsAsked, Study, failures_share, percentage};
 use tcptoll_core::units::parse_time;
 use tcptoll_measure::experiments;
+use tcptoll_measure::limit::examples;
 
 /// The options of an experiment that were typed, by name; a flag has no values.
 pub(crate) type Typed = BTreeMap<&'static str, Vec<String>>;

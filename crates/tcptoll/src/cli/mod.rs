@@ -152,7 +152,7 @@ pub(crate) struct OutputArgs {
     /// Write the packets of both hosts to this file (pcapng), for Wireshark and tcpdump
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Exit with status 1 if this condition is true, e.g. 'p99(connect_us) > 5000' or 'connect_us_mean > 300'
+    /// Exit with status 1 if this condition is true, e.g. 'p99(connect_us) > 5000', 'connect_us_mean > 300' or 'connect_us_mean higher'
     #[arg(long, value_name = "LIMIT")]
     pub fail_if: Vec<String>,
     /// Seed of random numbers: order of arms in each round, loss and jitter of the link. The record

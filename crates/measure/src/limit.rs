@@ -1,21 +1,51 @@
-//! Limits the user states: `--fail-if 'p99 > 5ms'`.
+//! Limits the user states: `--fail-if 'p99 > 5ms'`, `--fail-if 'requests_per_s lower'`.
+//!
+//! Pure: what is read is a text, what is judged a summary. [`broken`] judges the limits of the command that
+//! a summary holds, so that a report says of an old run what its exit status said.
 
-use anyhow::{Context as _, bail};
 use tcptoll_core::experiment::spec::{Better, Spec};
 use tcptoll_core::number;
-use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::record::{Arm, Comparison, Summary, Verdict};
 use tcptoll_core::stats::Figure;
 use tcptoll_core::study::did_you_mean;
-use tcptoll_core::units::{parse_count, parse_share, parse_size, parse_time};
+use tcptoll_core::study::pairs::Pair;
+use tcptoll_core::units::{parse_count, parse_share, parse_size, parse_time, plural};
 use tcptoll_core::verdict::consolidate;
+
+use crate::experiments::SPECS;
 
 /// Counts that every experiment has, beside its metrics.
 const COUNTS: [&str; 3] = ["attempts", "errors", "ok"];
 
+/// The words of verdicts, as a limit has them; the last words may be left out.
+const VERDICTS: [(&str, Verdict); 6] = [
+    ("higher", Verdict::Higher),
+    ("lower", Verdict::Lower),
+    ("no difference", Verdict::NoDifference),
+    ("no difference found", Verdict::NoDifference),
+    ("not enough", Verdict::NotEnough),
+    ("not enough evidence", Verdict::NotEnough),
+];
+
 /// A limit that, where it holds, fails the run.
 #[derive(Debug)]
-pub(crate) struct Limit {
+pub struct Limit {
     text: String,
+    asks: Asks,
+}
+
+/// What a limit looks at.
+#[derive(Debug)]
+enum Asks {
+    /// A figure of each arm.
+    Figure(FigureLimit),
+    /// The verdict of each comparison of a metric.
+    Verdict { metric: String, verdict: Verdict },
+}
+
+/// A bound of a figure.
+#[derive(Debug)]
+struct FigureLimit {
     /// The figure of a distribution; absent: the name is a metric.
     figure: Option<&'static Figure>,
     /// A metric, or distributions of which the first counts that an arm has.
@@ -28,19 +58,118 @@ pub(crate) struct Limit {
 
 /// What came of a limit.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
-    /// The arms that break it, as sentences.
-    pub(crate) broken: Vec<String>,
-    /// The figure nearest to the limit, as a sentence, where no arm breaks it.
-    pub(crate) met: Option<String>,
+pub struct Held {
+    /// What breaks it, a sentence for each arm or comparison: `failed: p99 > 1ms, it is 4.78 ms`.
+    pub broken: Vec<String>,
+    /// The figure nearest to the limit, as a sentence, where nothing breaks it.
+    pub met: Option<String>,
     /// Arms without the figure, as a sentence: of these nothing is known.
-    pub(crate) absent: Option<String>,
+    pub absent: Option<String>,
+}
+
+/// What of a run breaks the limits that its command states, a sentence each. Empty: nothing does, or no limit
+/// was stated.
+pub fn broken(summary: &Summary) -> Vec<String> {
+    let Some(spec) = SPECS.find(&summary.experiment) else { return Vec::new() };
+    let texts = stated(&summary.command);
+    // A limit that this version cannot read was refused before a run, or is of another version.
+    let limits = texts.iter().filter_map(|text| Limit::parse(text, spec).ok());
+    limits.flat_map(|limit| limit.of_run(summary).broken).collect()
+}
+
+/// The limits of a command as it was typed.
+pub fn stated(command: &[String]) -> Vec<String> {
+    const OPTION: &str = "--fail-if";
+    let next = command.iter().skip(1).map(Some).chain([None]);
+    let given = |(word, next): (&String, Option<&String>)| match word.strip_prefix(OPTION)? {
+        "" => next.cloned(),
+        rest => rest.strip_prefix('=').map(str::to_owned),
+    };
+    command.iter().zip(next).filter_map(given).collect()
 }
 
 impl Limit {
-    /// Reads `p99 > 5ms`, of the distribution that carries the answer; `p99(NAME) > 5ms`; and
-    /// `METRIC < NUMBER`. Names are those of the experiment.
-    pub(crate) fn parse(text: &str, spec: &Spec) -> anyhow::Result<Self> {
+    /// Reads `p99 > 5ms`, of the distribution that carries the answer; `p99(NAME) > 5ms`; `METRIC < NUMBER`;
+    /// and `METRIC lower`, of verdicts. Names are those of the experiment.
+    ///
+    /// Errors: why it cannot be a limit, with what to write.
+    pub fn parse(text: &str, spec: &Spec) -> Result<Self, String> {
+        let asks = match of_verdict(text, spec) {
+            Some(asks) => asks?,
+            None => Asks::Figure(FigureLimit::parse(text, spec)?),
+        };
+        Ok(Self { text: text.to_owned(), asks })
+    }
+
+    /// Whether a run that compares these can break it.
+    ///
+    /// Errors: it has no such comparison.
+    pub fn check(&self, pairs: &[Pair]) -> Result<(), String> {
+        let (text, Asks::Verdict { metric, .. }) = (&self.text, &self.asks) else { return Ok(()) };
+        if pairs.iter().any(|pair| pair.metric == *metric) {
+            return Ok(());
+        }
+        Err(match pairs.first() {
+            None => format!(
+                "--fail-if '{text}': this run compares nothing, so it has no verdict; give an option several \
+                 values, or write a limit like '{metric} > 300'"
+            ),
+            Some(pair) => format!(
+                "--fail-if '{text}': this run compares {other}; write '{other} {verdict}'",
+                other = pair.metric,
+                verdict = text.trim().trim_start_matches(metric.as_str()).trim()
+            ),
+        })
+    }
+
+    /// The limit held against each arm, or each comparison.
+    pub fn of_run(&self, summary: &Summary) -> Held {
+        match &self.asks {
+            Asks::Figure(limit) => limit.of_arms(&self.text, summary),
+            Asks::Verdict { metric, verdict } => self.of_comparisons(metric, *verdict, summary),
+        }
+    }
+
+    fn of_comparisons(&self, metric: &str, verdict: Verdict, summary: &Summary) -> Held {
+        let text = &self.text;
+        let all = summary.comparisons.iter().filter(|comparison| comparison.metric == metric);
+        let all: Vec<&Comparison> = all.collect();
+        let said = |comparison: &Comparison| {
+            let times = |ratio| number::times(ratio, comparison.ci95).concat();
+            let ratio =
+                comparison.ratio.map_or_else(String::new, |ratio| format!(" is {}", times(ratio)));
+            format!("{} relative to {}{ratio}", comparison.a, comparison.b)
+        };
+        let broken: Vec<String> = all
+            .iter()
+            .filter(|comparison| comparison.verdict == verdict)
+            .map(|comparison| format!("failed: {text}, {}", said(comparison)))
+            .collect();
+        let met = (broken.is_empty() && !all.is_empty()).then(|| {
+            format!("--fail-if '{text}' is false in {}", plural(all.len() as u64, "comparison"))
+        });
+        let absent =
+            all.is_empty().then(|| format!("--fail-if '{text}': nothing was compared in {metric}"));
+        Held { broken, met, absent }
+    }
+}
+
+/// `METRIC lower`; `None`: it is no limit of a verdict.
+fn of_verdict(text: &str, spec: &Spec) -> Option<Result<Asks, String>> {
+    let text = text.trim();
+    let read = |(words, verdict): &(&str, Verdict)| {
+        let before = text.strip_suffix(words)?;
+        let name = before.trim_end();
+        (name.len() < before.len()).then_some((name, *verdict))
+    };
+    let (name, verdict) = VERDICTS.iter().find_map(read)?;
+    let known = metric(name, spec).filter(|name| !COUNTS.contains(&name.as_str()));
+    let asks = known.map(|metric| Asks::Verdict { metric, verdict });
+    Some(asks.ok_or_else(|| unknown(text, name, spec)))
+}
+
+impl FigureLimit {
+    fn parse(text: &str, spec: &Spec) -> Result<Self, String> {
         let shape =
             || format!("--fail-if '{text}': write FIGURE > NUMBER, like {}", examples(spec));
         let (left, above, right) = if let Some((left, right)) = text.split_once('>') {
@@ -48,21 +177,19 @@ impl Limit {
         } else if let Some((left, right)) = text.split_once('<') {
             (left.trim(), false, right.trim())
         } else {
-            bail!(shape());
+            return Err(shape());
         };
         let (figure, names) = match left.split_once('(') {
             None => match of_word(left).filter(|_| !spec.answers.is_empty()) {
                 Some(figure) => {
                     (Some(figure), spec.answers.iter().map(|name| (*name).to_owned()).collect())
                 }
-                None => {
-                    (None, vec![metric(left, spec).with_context(|| unknown(text, left, spec))?])
-                }
+                None => (None, vec![metric(left, spec).ok_or_else(|| unknown(text, left, spec))?]),
             },
             Some((word, rest)) => {
-                let figure = of_word(word.trim()).with_context(shape)?;
-                let name = rest.strip_suffix(')').with_context(shape)?.trim();
-                let known = distribution(name, spec).with_context(|| {
+                let figure = of_word(word.trim()).ok_or_else(shape)?;
+                let name = rest.strip_suffix(')').ok_or_else(shape)?.trim();
+                let known = distribution(name, spec).ok_or_else(|| {
                     let others = spec.distributions();
                     let instead = did_you_mean(name, &others)
                         .unwrap_or_else(|| format!("this experiment has {}", others.join(", ")));
@@ -77,23 +204,32 @@ impl Limit {
             && !left.contains("_us")
             && right.parse().is_ok_and(|bound: f64| bound != 0.0 && bound.is_finite())
         {
-            bail!("--fail-if '{text}': {right} has no unit; write e.g. {right}ms or {right}us");
+            return Err(format!(
+                "--fail-if '{text}': {right} has no unit; write e.g. {right}ms or {right}us"
+            ));
         }
-        let bound = bound(right, unit).with_context(|| {
+        let bound = bound(right, unit).ok_or_else(|| {
             let unit = if unit == "us" { "a time like 5ms" } else { "a number" };
             format!("--fail-if '{text}': \"{right}\" is not a limit for {left}: write {unit}")
         })?;
-        Ok(Self { text: text.to_owned(), figure, names, unit, above, bound })
+        Ok(Self { figure, names, unit, above, bound })
     }
 
     /// The limit held against each arm.
-    pub(crate) fn of_run(&self, summary: &Summary) -> Held {
+    fn of_arms(&self, text: &str, summary: &Summary) -> Held {
         let mut held = Held::default();
         let mut absent = Vec::new();
         let mut nearest: Option<(&Arm, f64)> = None;
         for arm in &summary.arms {
             match self.value(arm) {
-                Some(value) if self.is_broken(value) => held.broken.push(self.sentence(arm, value)),
+                Some(value) if self.is_broken(value) => {
+                    let arm = if summary.arms.len() > 1 {
+                        format!(" in {}", arm.name)
+                    } else {
+                        String::new()
+                    };
+                    held.broken.push(format!("failed: {text}, it is {}{arm}", self.shown(value)));
+                }
                 Some(value) => {
                     let nearer = |(_, other): &(&Arm, f64)| (value > *other) == self.above;
                     if nearest.as_ref().is_none_or(nearer) {
@@ -110,7 +246,7 @@ impl Limit {
                 (_, true) => "at most ",
                 (_, false) => "at least ",
             };
-            let (text, shown, name) = (&self.text, self.shown(value), &arm.name);
+            let (shown, name) = (self.shown(value), &arm.name);
             held.met = Some(format!("--fail-if '{text}' is false: it is {most}{shown} ({name})"));
         }
         let all = absent.len() == summary.arms.len();
@@ -121,8 +257,7 @@ impl Limit {
                 format!("that figure is missing in {}", absent.join(", "))
             };
             format!(
-                "--fail-if '{}': {why}; it was not measured, or there were too few values{}",
-                self.text,
+                "--fail-if '{text}': {why}; it was not measured, or there were too few values{}",
                 self.need()
             )
         });
@@ -147,15 +282,13 @@ impl Limit {
         if self.above { value > self.bound } else { value < self.bound }
     }
 
-    fn sentence(&self, arm: &Arm, value: f64) -> String {
-        format!("--fail-if '{}' is true in {}: it is {}", self.text, arm.name, self.shown(value))
-    }
-
     fn shown(&self, value: f64) -> String {
         match self.unit {
             // Not as the bound itself, if it is beside it.
             "us" if number::time(value) == number::time(self.bound) => number::exact_time(value),
             "us" => number::time(value),
+            "share" => number::percent(value),
+            _ if value.fract() == 0.0 => number::fixed(value, 0),
             _ => number::fixed(value, 1),
         }
     }
@@ -216,7 +349,7 @@ fn bound(text: &str, unit: &str) -> Option<f64> {
 }
 
 /// `'p99 > 5ms' or 'requests_per_s < 300'`: limits that this experiment has.
-pub(crate) fn examples(spec: &Spec) -> String {
+pub fn examples(spec: &Spec) -> String {
     let primary = spec.metrics.iter().find(|metric| metric.name == spec.primary);
     let sign =
         if primary.is_some_and(|metric| metric.better == Better::Higher) { '<' } else { '>' };
@@ -246,17 +379,21 @@ fn unknown(text: &str, name: &str, spec: &Spec) -> String {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> anyhow::Result<Limit> {
-        Limit::parse(text, tcptoll_measure::experiments::find("connect").unwrap())
+    fn parse(text: &str) -> Result<Limit, String> {
+        Limit::parse(text, SPECS.find("connect").unwrap())
+    }
+
+    fn figure(text: &str) -> FigureLimit {
+        FigureLimit::parse(text, SPECS.find("connect").unwrap()).unwrap()
     }
 
     #[test]
     fn a_limit_is_a_figure_and_a_bound_with_its_unit() {
-        let limit = parse("p99( connect_us ) > 5e3").unwrap();
+        let limit = figure("p99( connect_us ) > 5e3");
         assert_eq!((limit.figure.unwrap().ending, limit.bound), ("_p99", 5000.0));
         assert_eq!(limit.names, ["connect_us"]);
         for (text, ending) in [("p99.9(rtt_us) > 1", "_p99_9"), ("p99_9(rtt) > 1ms", "_p99_9")] {
-            assert_eq!(parse(text).unwrap().figure.unwrap().ending, ending);
+            assert_eq!(figure(text).figure.unwrap().ending, ending);
         }
         for (text, bound) in [
             ("p99 > 5ms", 5_000.0),
@@ -266,9 +403,9 @@ mod tests {
             ("connections_per_s < 2.5", 2.5),
             ("errors > 0", 0.0),
         ] {
-            assert!((parse(text).unwrap().bound - bound).abs() < 1e-9, "{text}");
+            assert!((figure(text).bound - bound).abs() < 1e-9, "{text}");
         }
-        assert_eq!(parse("p99 > 5ms").unwrap().names[0], "connect_us");
+        assert_eq!(figure("p99 > 5ms").names[0], "connect_us");
     }
 
     #[test]
@@ -303,7 +440,7 @@ mod tests {
     #[test]
     fn anything_else_says_how_to_write_one() {
         for text in ["", "x", "p98(rtt_us) > 1", "p99(rtt_us > 1"] {
-            let error = parse(text).unwrap_err().to_string();
+            let error = parse(text).unwrap_err();
             assert!(error.contains("write FIGURE > NUMBER, like 'p99 > 5ms'"), "{text}: {error}");
         }
         for (text, says) in [
@@ -313,7 +450,7 @@ mod tests {
             ("p99 > 5 parsecs", "write a time like 5ms"),
             ("connections_per_s < 5ms", "write a number"),
         ] {
-            let error = parse(text).unwrap_err().to_string();
+            let error = parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }
     }
@@ -329,11 +466,87 @@ mod tests {
             ("connect_us > 1", "there is no figure connect_us; "),
             ("conections_per_s > 1", "did you mean connections_per_s?"),
         ] {
-            let error = parse(text).unwrap_err().to_string();
+            let error = parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }
         for text in ["connect_us_p99 > 1", "connections_per_s < 1", "errors > 0"] {
             parse(text).unwrap();
         }
+    }
+
+    fn compared(metric: &str, verdict: Verdict) -> Comparison {
+        let (a, b, ratio) = ("B".to_owned(), "A".to_owned(), Some(0.523));
+        let ci95 = Some([0.5, 0.55]);
+        Comparison {
+            metric: metric.to_owned(),
+            a,
+            b,
+            ratio,
+            ci95,
+            verdict,
+            ..Comparison::default()
+        }
+    }
+
+    #[test]
+    fn a_limit_may_be_the_verdict_of_a_comparison() {
+        let run = |verdict| Summary {
+            comparisons: vec![
+                compared("connections_per_s", verdict),
+                compared("rtt_us_mean", Verdict::Lower),
+            ],
+            ..Summary::default()
+        };
+        for (words, verdict) in VERDICTS {
+            let limit = parse(&format!("connections_per_s  {words}")).unwrap();
+            let held = limit.of_run(&run(verdict));
+            assert_eq!(
+                held.broken,
+                [format!(
+                    "failed: connections_per_s  {words}, B relative to A is 0.523× (95 % CI 0.500–0.550)"
+                )]
+            );
+            assert!(held.met.is_none() && held.absent.is_none());
+        }
+        let held = parse("connections_per_s lower").unwrap().of_run(&run(Verdict::NotEnough));
+        assert!(held.broken.is_empty() && held.absent.is_none());
+        let met = "--fail-if 'connections_per_s lower' is false in 1 comparison";
+        assert_eq!(held.met.as_deref(), Some(met));
+        let held = parse("connect_us_p99 lower").unwrap().of_run(&run(Verdict::Lower));
+        assert!(held.absent.is_some(), "nothing is known of what was not compared");
+        assert!(parse("conections_per_s lower").unwrap_err().contains("did you mean"));
+        assert!(parse("errors lower").unwrap_err().contains("there is no figure errors"));
+    }
+
+    #[test]
+    fn a_verdict_that_no_run_can_have_is_refused_before_the_run() {
+        let limit = parse("connections_per_s lower").unwrap();
+        assert!(limit.check(&[]).unwrap_err().contains("compares nothing"));
+        let pair =
+            |metric: &str| Pair { metric: metric.to_owned(), a: 1, b: 0, per: Default::default() };
+        let other = limit.check(&[pair("connect_us_mean")]).unwrap_err();
+        assert!(other.ends_with("write 'connect_us_mean lower'"), "{other}");
+        limit.check(&[pair("connect_us_mean"), pair("connections_per_s")]).unwrap();
+        parse("p99 > 5ms").unwrap().check(&[]).unwrap();
+    }
+
+    #[test]
+    fn the_limits_of_a_command_are_judged_from_the_summary_alone() {
+        let words = |line: &str| -> Vec<String> { line.split('|').map(str::to_owned).collect() };
+        let line = "tcptoll|connect|--fail-if|errors > 0|--count|9|--fail-if=ok < 8|--fail-if";
+        assert_eq!(stated(&words(line)), ["errors > 0", "ok < 8"]);
+        assert!(stated(&words("tcptoll|http|--fail-ifs|x")).is_empty());
+        let arm = |name: &str, ok| Arm { name: name.to_owned(), ok, attempts: 9, ..Arm::default() };
+        let mut summary = Summary {
+            experiment: "connect".to_owned(),
+            command: words(line),
+            arms: vec![arm("a", 7)],
+            ..Summary::default()
+        };
+        assert_eq!(broken(&summary), ["failed: ok < 8, it is 7"]);
+        summary.arms.push(arm("b", 8));
+        assert_eq!(broken(&summary), ["failed: ok < 8, it is 7 in a"]);
+        summary.arms.remove(0);
+        assert!(broken(&summary).is_empty());
     }
 }
