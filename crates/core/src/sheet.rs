@@ -59,6 +59,8 @@ pub struct Sheet {
     pub answer: [String; 2],
     /// Of the answer.
     pub tone: Tone,
+    /// Limits of the user's that were broken, a sentence each: the first thing to read.
+    pub failed: Vec<String>,
     /// Why it is not valid for its question, a sentence each.
     pub invalid: Vec<String>,
     /// What the reader must know before believing it.
@@ -67,6 +69,8 @@ pub struct Sheet {
     pub place: Vec<String>,
     /// When, for the page.
     pub time: String,
+    /// What was typed and on which machine, for the page.
+    pub command: [String; 2],
     /// Where the record is, for a terminal.
     pub record: Option<String>,
     /// More of where and how it was measured: stands with the place.

@@ -19,7 +19,11 @@ macro_rules! experiments {
         pub const SPECS: Specs = Specs(ALL);
 
         /// Reports of the experiments of this build.
-        pub const REPORTS: Reports = Reports { specs: SPECS, own: &[$(($spec.name, &$own)),*] };
+        pub const REPORTS: Reports = Reports {
+            specs: SPECS,
+            own: &[$(($spec.name, &$own)),*],
+            broken: crate::limit::broken,
+        };
     };
 }
 

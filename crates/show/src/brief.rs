@@ -6,7 +6,7 @@
 
 use tcptoll_core::experiment::column::metric_of;
 use tcptoll_core::experiment::columns::{FIGURES, OK};
-use tcptoll_core::record::{Advice, Cause};
+use tcptoll_core::record::Cause;
 use tcptoll_core::sheet::{Column, Forms, Part, Parts, Room, Row, Sheet, Table, Tone};
 use tcptoll_core::units::first_sentence;
 
@@ -37,14 +37,17 @@ pub(crate) fn text(run: &Run, head: Sheet, details: &str, style: TextStyle) -> S
         record: None,
         ..head
     };
+    let addresses = figures::addresses(run).into_iter().take(1);
+    head.about.extend(TEXT, addresses.map(|text| Part::prose(0, text, Tone::Dim)));
     head.invalid.truncate(1);
-    if let Some(first) = head.invalid.first_mut()
-        && whole > 1
-    {
-        *first += &format!(" ({} more)", whole - 1);
+    if let Some(first) = head.invalid.first_mut() {
+        *first = cut(first, width.saturating_sub(LABEL), SHORT);
+        if whole > 1 {
+            *first += &format!(" ({} more)", whole - 1);
+        }
     }
     let table = table(run);
-    let with = |arms: usize, drawing: &[Part], words: usize| {
+    let of = |head: &Sheet, arms: usize, drawing: &[Part], words: usize| {
         let mut parts = Parts::default();
         parts.put(TEXT, Part::Blank);
         match &table {
@@ -60,6 +63,7 @@ pub(crate) fn text(run: &Run, head: Sheet, details: &str, style: TextStyle) -> S
         parts.extend(TEXT, end(run, details, width, words));
         sheet::text(&Sheet { parts, ..head.clone() }, style)
     };
+    let with = |arms, drawing: &[Part], words| of(&head, arms, drawing, words);
     let fits = |text: &String| text.lines().count() <= SCREEN;
     let after = (run.own.text_after)(run, width);
     let most = *ARMS.end();
@@ -68,7 +72,14 @@ pub(crate) fn text(run: &Run, head: Sheet, details: &str, style: TextStyle) -> S
     let tries = tries(WORDS).chain(tries(SHORT)).chain([(most, &[][..], WORDS)]);
     let fewer = ARMS.rev().map(|arms| (arms, &[][..], SHORT));
     let mut tries = tries.chain(fewer).map(|(arms, drawing, words)| with(arms, drawing, words));
-    tries.find(fits).unwrap_or_else(|| with(*ARMS.start(), &[], 1))
+    let short = |text: &str| first_sentence(text).to_owned();
+    tries.find(fits).or_else(|| Some(with(*ARMS.start(), &[], 1)).filter(fits)).unwrap_or_else(
+        || {
+            // The whole answer stands in the report.
+            let answer = head.answer.clone().map(|text| short(&text));
+            of(&Sheet { answer, ..head.clone() }, *ARMS.start(), &[], 1)
+        },
+    )
 }
 
 /// The first block of what the experiment shows after its figures, and the same without its tables.
@@ -181,7 +192,7 @@ fn end(run: &Run, details: &str, width: usize, words: usize) -> Vec<Part> {
     if let Some((cause, _)) = causes.first() {
         put("cause", words, &said(run, cause), Tone::Bad);
     }
-    if let Some(advice) = fix(run) {
+    if let Some(advice) = findings::fix(run) {
         put("fix", words, first_sentence(&advice.change), Tone::Strong);
     }
     let doubts = doubts(run, causes.len());
@@ -201,13 +212,6 @@ fn end(run: &Run, details: &str, width: usize, words: usize) -> Vec<Part> {
 fn said(run: &Run, cause: &Cause) -> String {
     let arm = if run.arms.len() > 1 { format!(" ({})", cause.arm) } else { String::new() };
     format!("{}{arm}: {}", cause.id, first_sentence(&cause.text))
-}
-
-/// What to change first: against the first cause, or what answers the question.
-fn fix(run: &Run) -> Option<&Advice> {
-    let first = run.causes.first();
-    let meant = |advice: &&Advice| first.is_none_or(|cause| cause.id == advice.cause);
-    run.advice.iter().find(meant)
 }
 
 /// How many doubts there are, each kind once.

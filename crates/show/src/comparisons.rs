@@ -238,7 +238,8 @@ pub(crate) fn at_a_glance(summary: &Run) -> Option<Grid> {
     if let Some(against) = Against::all(summary, metric) {
         let words = summary.specs.words_of_metric(metric);
         let column = |head| Column::new(head, Align::Left).room(Room::Wide).under(&words);
-        columns.extend(["ratio", "verdict"].map(column));
+        // Before the interval of the mean: that is what a narrow terminal can do without.
+        columns.splice(2..2, ["ratio", "verdict"].map(column));
         for (arm, row) in summary.arms.iter().zip(&mut rows) {
             let found = against.all.iter().find(|c| c.a == arm.name);
             let base = if arm.name == against.base { "the base" } else { ABSENT };
@@ -252,7 +253,7 @@ pub(crate) fn at_a_glance(summary: &Run) -> Option<Grid> {
                     [ratio, effect::judged(c, summary.specs)]
                 },
             );
-            row.extend(cells.map(Cell::from));
+            row.splice(2..2, cells.map(Cell::from));
         }
     }
     Some((columns, rows))

@@ -123,10 +123,12 @@ pub fn place(summary: &Run) -> Vec<String> {
     );
     let client_late =
         worst(&mut summary.arms.iter().filter_map(|arm| arm.histograms.get("lateness_us")?.p99));
-    if let Some(us) = link_late {
+    // A warning has it already, with what to do.
+    let warned = |id: &str| summary.warnings.iter().any(|warning| warning.id == id);
+    if let Some(us) = link_late.filter(|_| !warned("link-late")) {
         words.push(format!("link late p99 {}", number::time(us)));
     }
-    if let Some(us) = client_late {
+    if let Some(us) = client_late.filter(|_| !warned("generator-late")) {
         words.push(format!("client late p99 {}", number::time(us)));
     }
     let (client, server) = machines(summary);

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tcptoll_core::printable;
-use tcptoll_core::record::{Arm, Cause, Excluded, HostSummary, Points, Verdict, WarningEntry};
+use tcptoll_core::record::{
+    Advice, Arm, Cause, Excluded, HostSummary, Points, Verdict, WarningEntry,
+};
 
 use crate::run::Failed;
 use crate::run::{Own, Run};
@@ -345,6 +347,22 @@ fn partial_points(points: &Points) -> String {
 /// A command line to paste into a shell: arguments that need it are quoted.
 pub fn command(arguments: &[String]) -> String {
     arguments.iter().map(|one| printable::shell_argument(one)).collect::<Vec<_>>().join(" ")
+}
+
+/// The same, the program by its name, wherever it was.
+pub(crate) fn command_by_name(arguments: &[String]) -> String {
+    let mut arguments = arguments.to_vec();
+    if let Some(program) = arguments.first_mut() {
+        *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    command(&arguments)
+}
+
+/// What to change first: against the first cause, or what answers the question.
+pub(crate) fn fix(run: &Run) -> Option<&Advice> {
+    let first = run.causes.first();
+    let meant = |advice: &&Advice| first.is_none_or(|cause| cause.id == advice.cause);
+    run.advice.iter().find(meant)
 }
 
 /// How a run's own figures support an advice: `proven` where a comparison told two arms apart.

@@ -104,10 +104,12 @@ impl Reports {
             question: run.question.clone(),
             answer: [run.answer.clone(), String::new()],
             tone: Tone::Strong,
+            failed: (self.broken)(summary),
             invalid: findings::invalid(&run, run.own),
             doubts: doubts.map(|text| Note::new(text, true)).collect(),
             place: figures::place(&run),
             time: run.started_at.clone(),
+            command: [findings::command_by_name(&run.command), counters::machines(&run)],
             record: record.map(|record| record.display().to_string()),
             file_name: file_name(&run),
             footer: format!(

@@ -89,6 +89,9 @@ fn lead(sheet: &mut Sheet, run: &Run, drawn: &Drawn) {
         let text = format!("{count}: {}{more}", first.text);
         sheet.lead.put(PAGE, Part::prose(0, text, Tone::Doubt));
     }
+    let fix = findings::fix(run).map(|advice| first_sentence(&advice.change));
+    let fix = fix.map(|text| Part::labelled("what to change", 0, text, Tone::Strong));
+    sheet.lead.extend(PAGE, fix);
     let lead = drawn.lead();
     for (title, picture) in &lead {
         if !title.is_empty() {

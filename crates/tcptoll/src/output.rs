@@ -18,7 +18,7 @@ use tcptoll_lab::lab::certification::Tolerance;
 use tcptoll_measure::experiments::REPORTS;
 use tcptoll_measure::kit::plan::PublicLoad;
 use tcptoll_measure::limit;
-use tcptoll_measure::limit::{Held, Limit};
+use tcptoll_measure::limit::{Held, Limit, broken};
 use tcptoll_measure::record::Recorder;
 use tcptoll_measure::runner;
 use tcptoll_measure::runner::{Progress, Run, RunError, RunOptions, Schedule, StartAt};
@@ -277,7 +277,7 @@ fn carry_out(
     if !args.quiet {
         args.html.iter().chain(&args.pcap).for_each(|path| wrote(path));
     }
-    status(&run, limits, args.quiet)
+    status(&run, limits, args)
 }
 
 /// What was measured is stored, but standard output takes nothing. A reader that has seen enough
@@ -376,7 +376,7 @@ fn stop_on_eof(interrupt: &Interrupt) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn status(run: &Run, limits: &[Limit], quiet: bool) -> anyhow::Result<Status> {
+fn status(run: &Run, limits: &[Limit], args: &OutputArgs) -> anyhow::Result<Status> {
     if let Some(nothing) = &run.nothing {
         say(&format!("error: {nothing}"));
         return Ok(Status::NotMeasured);
@@ -397,9 +397,12 @@ fn status(run: &Run, limits: &[Limit], quiet: bool) -> anyhow::Result<Status> {
         return Ok(Status::Stopped(u8::try_from(signal).unwrap_or(0)));
     }
     let held: Vec<Held> = limits.iter().map(|limit| limit.of_run(&run.summary)).collect();
-    held.iter().flat_map(|held| &held.broken).for_each(|sentence| say(sentence));
+    // The text begins with those of the command.
+    let printed = if args.format == Format::Text { broken(&run.summary) } else { Vec::new() };
+    let all_broken = held.iter().flat_map(|held| &held.broken);
+    all_broken.filter(|one| !printed.contains(one)).for_each(|sentence| say(sentence));
     held.iter()
-        .filter(|_| !quiet)
+        .filter(|_| !args.quiet)
         .filter_map(|held| held.met.as_ref())
         .for_each(|sentence| say(sentence));
     let broken = held.iter().any(|held| !held.broken.is_empty());

@@ -83,7 +83,7 @@ warnings! {
         /// 99th percentile of lateness, µs.
         p99_us: f64,
     } => format!(
-        "the client started operations late (p99 {p99_us:.0} µs). Lower --rate or the number of concurrent connections, or use a quieter machine"
+        "the client started operations late (p99 {p99_us:.0} µs), because its CPU was busy. Use less load or a quieter machine"
     );
 
     /// The link emulator released packets late.
@@ -91,7 +91,7 @@ warnings! {
         /// 99th percentile of lateness, µs.
         p99_us: f64,
     } => format!(
-        "the link emulator released packets late (p99 {p99_us:.0} µs). Lower --rate, or use a quieter machine"
+        "the link emulator released packets late (p99 {p99_us:.0} µs), because a CPU was busy. Use less load or a quieter machine"
     );
 
     /// A quantile was asked of too few values.
@@ -103,7 +103,7 @@ warnings! {
         /// The quantile: `p99.9`.
         quantile: &'static str,
     } => format!(
-        "{quantile} is not shown: it needs {} values, and there are {} (raise --count)",
+        "{quantile} is not shown: it needs {} values, and there are {}",
         number::count(*need),
         number::count(*have)
     );
@@ -123,7 +123,7 @@ warnings! {
         /// Packets.
         packets: u64,
     } => format!(
-        "the lab itself dropped {packets} packets unintentionally, so the trial is invalid. Lower --rate, --concurrency or --connections"
+        "the lab itself dropped {packets} packets unintentionally, so the trial is invalid. Use less load"
     );
 
     /// The tap could not keep every packet.
@@ -337,7 +337,7 @@ warnings! {
         /// Number at once.
         asked: f64,
     } => format!(
-        "throughput × latency is {found:.2} concurrent operations instead of {asked:.0} (Little's law): the client spent the rest of its time between operations. Lower --concurrency or --connections"
+        "throughput × latency is {found:.2} concurrent operations instead of {asked:.0} (Little's law): the client spent the rest of its time between operations. Use fewer concurrent connections"
     );
 
     /// The wall clock was set during the trial.
@@ -514,7 +514,7 @@ warnings! {
         /// Pressure begins here, bytes.
         pressure_bytes: Option<u64>,
     } => format!(
-        "the kernel was under memory pressure: TCP of the whole machine used {}{}. The kernel then keeps socket buffers small, so connections hold less than without pressure. Lower --connections, or raise net.ipv4.tcp_mem",
+        "the kernel was under memory pressure: TCP of the whole machine used {}{}. The kernel then keeps socket buffers small, so connections hold less than without pressure. Open fewer connections, or raise net.ipv4.tcp_mem",
         number::bytes(*reached_bytes as f64),
         pressure_bytes.map_or_else(String::new, |bytes| {
             format!(", and pressure begins at {} (net.ipv4.tcp_mem)", number::bytes(bytes as f64))

@@ -316,6 +316,105 @@ pub(super) fn ladder_table(summary: &Run) -> Option<Part> {
     (!rows.is_empty()).then(|| Part::Table(Table::texts(&heads, &[1, 2], rows)))
 }
 
+/// Who waits this long or longer has met a full queue or a lost packet: the first retransmission comes after 1 s, and the
+/// middle of its bucket may be half a millisecond before it; µs.
+const WAITED_US: f64 = 0.999e6;
+
+/// What became of the connections of an arm.
+struct Became<'a> {
+    at: usize,
+    arm: &'a Arm,
+    soon: u64,
+    late: u64,
+    failed: u64,
+}
+
+impl<'a> Became<'a> {
+    /// None: nothing was attempted, or it is not known how long those that succeeded took.
+    fn of(at: usize, arm: &'a Arm) -> Option<Self> {
+        let failed = arm.attempts.checked_sub(arm.ok).filter(|_| arm.attempts > 0)?;
+        if arm.ok == 0 {
+            return Some(Self { at, arm, soon: 0, late: 0, failed });
+        }
+        let names = [FIRST_BYTE.name, CONNECT.name];
+        let times = names.iter().find_map(|name| arm.histograms.get(*name))?;
+        let whole = Histogram::from_summary(times).ok()??;
+        let late = whole.buckets_ns().into_iter().filter(|(ns, _)| *ns as f64 / 1e3 >= WAITED_US);
+        let late = late.map(|(_, count)| count).sum::<u64>().min(arm.ok);
+        Some(Self { at, arm, soon: arm.ok - late, late, failed })
+    }
+}
+
+fn became_rows(summary: &Run) -> Vec<Became<'_>> {
+    recorded(summary)
+        .into_iter()
+        .filter_map(|(at, arm, _)| Became::of(at, arm))
+        .take(ARMS)
+        .collect()
+}
+
+/// How many were served, waited, or failed, a bar for each arm; `None` where none had a first byte to wait for.
+pub(super) fn became(summary: &Run) -> Option<Picture> {
+    let rows = became_rows(summary);
+    rows.iter().any(|row| row.arm.ok > 0).then(|| Picture {
+        svg: draw_became(&rows).labelled("Connections that were served, waited or failed"),
+        caption: became_caption(summary, &rows),
+        drawn: Vec::new(),
+    })
+}
+
+fn draw_became(rows: &[Became<'_>]) -> Svg {
+    const PITCH: f64 = 44.0;
+    const HEIGHT: f64 = 15.0;
+    let frame = Frame::across(14.0, 0.0, rows.len() as f64 * PITCH);
+    let x = Scale::from_zero(1.0, frame.left, frame.right);
+    let mut plot = Plot::of_rows(frame, TICKS_AND_LABEL, x);
+    plot.x_ticks(5, true, number::percent);
+    plot.x_label("share of the connections");
+    for (n, row) in rows.iter().enumerate() {
+        let top = n as f64 * PITCH;
+        let parts = [
+            (row.soon, "full", "served within 1 s"),
+            (row.late, "band", "served after 1 s or more"),
+            (row.failed, "worse", "failed"),
+        ];
+        let told = parts.iter().filter(|(count, ..)| *count > 0);
+        let told = told.map(|(count, _, what)| format!("{} {what}", number::count(*count)));
+        let text = format!(
+            "{}: {}",
+            clean::shorten(&row.arm.name, 24),
+            told.collect::<Vec<_>>().join(", ")
+        );
+        plot.group(&arm_class(row.at), "", |plot| {
+            plot.svg.text("name", (0.0, top + 9.0), Anchor::Start, &text);
+            let mut before = 0;
+            for (count, class, what) in parts.into_iter().filter(|(count, ..)| *count > 0) {
+                let share = |n: u64| plot.x.at(n as f64 / row.arm.attempts as f64);
+                let (from, to) = (share(before), share(before + count));
+                let tooltip = format!("{}: {} {what}", row.arm.name, number::count(count));
+                plot.svg.rect(class, (from, top + 19.0), ((to - from).max(0.8), HEIGHT), &tooltip);
+                before += count;
+            }
+        });
+    }
+    plot.svg
+}
+
+fn became_caption(summary: &Run, rows: &[Became<'_>]) -> String {
+    let key = "Full: served within 1 s. Pale: served after 1 s or more. Red: failed.";
+    let worst = rows.iter().max_by_key(|row| row.failed + row.late);
+    match worst.filter(|row| row.failed + row.late > 0) {
+        None => format!("Every connection was served within 1 s. {key}"),
+        Some(row) => format!(
+            "{}{} of {} connections failed, {} more were served after 1 s or more. {key}",
+            before(summary, row.arm),
+            number::count(row.failed),
+            number::count(row.arm.attempts),
+            number::count(row.late)
+        ),
+    }
+}
+
 /// Rows of the picture, at most.
 const ROWS: usize = 40;
 

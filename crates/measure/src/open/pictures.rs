@@ -23,7 +23,8 @@ pub(crate) const OWN: Own = Own {
     failed: Some(failed),
     answer_has_failures: Some("failed"),
     text_after: blocks,
-    picture,
+    picture: outcomes::became,
+    leads: |run| outcomes::became(run).is_some(),
     sections,
     details: queues_over_time,
     ..NONE
@@ -34,16 +35,13 @@ fn failed(Failed { failed, tried }: Failed) -> String {
     format!("{bad} of {all} connections failed. Latencies cover only the others.")
 }
 
-fn picture(summary: &Run) -> Option<Picture> {
-    outcomes::ladder(summary)
-}
-
 fn sections(summary: &Run) -> Vec<Section> {
-    let waited = outcomes::ladder_table(summary).into_iter().collect();
-    let told: Vec<Part> =
-        outcomes::outcomes(summary).map(|picture| picture.part(summary)).into_iter().collect();
+    let shown = |picture: Option<Picture>| picture.map(|picture| picture.part(summary));
+    let waited =
+        shown(outcomes::ladder(summary)).into_iter().chain(outcomes::ladder_table(summary));
+    let told: Vec<Part> = shown(outcomes::outcomes(summary)).into_iter().collect();
     vec![
-        Section::led("Connections that waited for a retransmission", waited),
+        Section::new("Connections that waited for a retransmission", waited.collect()),
         Section::new("Outcomes for clients, by time", told),
     ]
 }
@@ -479,6 +477,20 @@ mod tests {
                 ["backlog 128", "SYN-ACK", "12 at 1 s", "0", "—", "14"],
             ]
         );
+    }
+
+    #[test]
+    fn connections_are_divided_into_served_waited_and_failed_and_none_is_counted_twice() {
+        // 500 and `waited` first bytes, of which all but the first 500 came after a second.
+        let mut full = arm("backlog 16", 16, 246);
+        full.ok = 746;
+        full.attempts = 800;
+        let picture = outcomes::became(&run(vec![full, arm("backlog 1024", 1_024, 0)])).unwrap();
+        let svg = picture.svg.to_string();
+        let said = "backlog 16: 500 served within 1 s, 246 served after 1 s or more, 54 failed";
+        assert!(svg.contains(said), "{svg}");
+        assert!(svg.contains("backlog 1024: 500 served within 1 s, 50 failed"), "{svg}");
+        assert!(picture.caption.starts_with("backlog 16: 54 of 800 connections failed, 246 more"));
     }
 
     #[test]

@@ -67,12 +67,13 @@ impl Drawn {
             First::Own
         } else if run.rounds.is_none() {
             First::Distribution
+        } else if over_levels.is_some() {
+            // The figure itself answers; how sure a ratio is stands with the comparisons.
+            First::Levels
         } else if drawn && !ratios.is_empty() {
             First::Ratios
         } else if drawn && !forests.is_empty() {
             First::Forests
-        } else if over_levels.is_some() {
-            First::Levels
         } else if in_order.is_some() {
             First::Rounds
         } else {

@@ -98,11 +98,12 @@ fn packed(json: &str) -> String {
 fn sheet(sheet: &Sheet) -> Value {
     let parts = |parts: &Parts| parts.shown_in(Forms::PAGE).map(part).collect::<Vec<_>>();
     let (about, lead, shown) = (parts(&sheet.about), parts(&sheet.lead), parts(&sheet.parts));
-    let Sheet { kicker, question, answer, invalid, doubts, place, time, .. } = sheet;
+    let Sheet { kicker, question, answer, failed, invalid, doubts, place, time, command, .. } =
+        sheet;
     let Sheet { file_name, footer, .. } = sheet;
     let doubts = Value::from(Serde(doubts.clone()));
     context! {
-        kicker, question, answer, invalid, doubts, place, time, about, lead,
+        kicker, question, answer, failed, invalid, doubts, place, time, command, about, lead,
         parts => shown, file_name, footer,
     }
 }

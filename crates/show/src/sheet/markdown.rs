@@ -8,6 +8,9 @@ use crate::clean::{line, lines};
 #[must_use]
 pub fn markdown(sheet: &Sheet) -> String {
     let mut page = format!("### {}\n", text(&sheet.question));
+    for broken in &sheet.failed {
+        page += &format!("\n**{}**\n", text(broken));
+    }
     for why in &sheet.invalid {
         page += &format!("\n**invalid: {}**\n", text(why));
     }

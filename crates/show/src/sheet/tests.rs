@@ -97,6 +97,7 @@ fn every_part(text: &str) -> Sheet {
         question: t("question"),
         answer: [t("answer"), t("rest of the answer")],
         tone: Tone::Strong,
+        failed: vec![t("a limit that was broken")],
         invalid: vec![t("why it is invalid")],
         doubts: vec![note(&t("subject"), "doubt", true)],
         place: vec![t("host"), t("kernel")],

@@ -30,6 +30,9 @@ const NAMES_HEAD: usize = 16;
 #[must_use]
 pub fn text(sheet: &Sheet, style: TextStyle) -> String {
     let mut page = TextPage::new(style);
+    for broken in &sheet.failed {
+        page.prose(0, &line(broken), Tone::Bad);
+    }
     place(&mut page, sheet);
     put(&mut page, sheet.about.shown_in(Forms::TEXT));
     page.blank();

@@ -195,7 +195,7 @@ fn a_comparison_without_interval_is_listed_and_not_drawn() {
 }
 
 #[test]
-fn a_run_in_rounds_begins_with_its_metric_even_without_an_interval() {
+fn a_run_in_rounds_begins_with_its_metric_and_not_with_a_ratio_of_it() {
     let first = |summary: &Summary| {
         let page = REPORTS.html(summary);
         assert_eq!(page.matches("Requests per second over connections</h").count(), 1);
@@ -205,7 +205,7 @@ fn a_run_in_rounds_begins_with_its_metric_even_without_an_interval() {
     for c in &mut summary.comparisons {
         c.ci95 = c.ratio.map(|ratio| [ratio * 0.9, ratio * 1.1]);
     }
-    assert!(first(&summary).contains("Ratio of requests per second"));
+    assert!(first(&summary).contains("Requests per second over connections"));
     for c in &mut summary.comparisons {
         c.ci95 = None;
     }
