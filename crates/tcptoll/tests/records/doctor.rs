@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity};
 use tcptoll_live::doctor::{
     ConfigPosition, Examination, Listen, Machine, Program, Proof, ProofVerdict, ServerConfig,
-    Sourced, Upstream, examination_sheet, proof_parts,
+    Sourced, Upstream, brief, examination_sheet, proof_parts,
 };
 use tcptoll_live::watch::{ListenerState, Process, Rates};
 use tcptoll_show::{TextStyle, sheet};
@@ -214,7 +214,9 @@ fn examinations_are_rendered_as_reviewed() {
     for (name, examination) in all {
         let style = TextStyle { colour: true, width: 80 };
         let coloured = sheet::text(&examination_sheet(&examination, PROVABLE), style);
+        let check = Some("`ss -lnt` shows a Recv-Q above the Send-Q.");
         let outputs = [
+            ("brief", brief(&examination, PROVABLE, check, TextStyle { colour: false, width: 80 })),
             ("80 columns", text_of(&examination, 80)),
             ("150 columns", text_of(&examination, 150)),
             ("colour", coloured),
