@@ -1,6 +1,6 @@
 //! An examination on one screen: the first finding in full, each other in a line, then what was not seen.
 
-use tcptoll_core::sheet::{Forms, Part, Parts, Tone};
+use tcptoll_core::sheet::{Forms, Note, Part, Parts, Tone};
 use tcptoll_show::figures::plural;
 use tcptoll_show::{TextStyle, findings, number, sheet};
 
@@ -11,8 +11,10 @@ use crate::diagnosis::Diagnosis;
 const LINES: usize = 22;
 /// Where words begin beside a label.
 const INDENT: usize = 12;
-/// Columns of words that may take two lines of 80.
-const TWO_LINES: usize = 2 * (80 - INDENT) - 12;
+/// Columns of a line.
+const WIDTH: usize = 80;
+/// Columns of words that may take two lines.
+const TWO_LINES: usize = 2 * (WIDTH - INDENT) - 12;
 
 /// What goes first where there is no room: the last of these.
 const SPARE: usize = 6;
@@ -70,21 +72,27 @@ fn parts(
     }
     let examined = sentences::looked_at(examination).join(", ");
     let beside = |label: &str, text: String| Part::labelled(label, INDENT, text, Tone::Plain);
+    let has_room = examination.findings.is_empty() && spared == 0;
+    let cut = |text: String| if has_room { text } else { cut(&text, TWO_LINES) };
     if examination.findings.is_empty() {
         let servers = examination.examined.servers.iter().map(sentences::server);
         let servers: Vec<String> = servers.take(3).collect();
         if !servers.is_empty() {
-            put(beside("servers", cut(&servers.join(", "))));
+            put(beside("servers", cut(servers.join(", "))));
         }
-        put(beside("examined", cut(&examined)));
+        put(beside("examined", cut(examined)));
     }
     let missing = [false, true].map(|by_design| sentences::missing(examination, by_design));
-    let missing = missing.iter().flatten().map(|note| note.about.as_str());
-    let missing: Vec<&str> = missing.collect();
+    // A note about the whole has no other subject.
+    let subject = |note: &'_ Note| {
+        if note.about.starts_with("this ") { note.text.clone() } else { note.about.clone() }
+    };
+    let missing: Vec<String> = missing.iter().flatten().map(subject).collect();
     if !missing.is_empty() {
-        put(beside("not seen", cut(&missing.join("; "))));
+        let missing = missing.join("; ");
+        put(beside("not seen", if spared < 2 { cut(missing) } else { one_line(&missing) }));
     }
-    if let Some(cost) = sentences::cost(examination).filter(|_| spared < 3) {
+    if let Some(cost) = sentences::cost(examination).filter(|_| spared < 2) {
         put(Part::labelled("cost", INDENT, cost, Tone::Dim));
     }
     put(beside("all", "tcptoll doctor --details".to_owned()));
@@ -100,7 +108,7 @@ fn article(
     spared: usize,
 ) -> Vec<Part> {
     let word = one.severity.word();
-    let head = format!("{word:<INDENT$}{} · {}", one.id, one.subject);
+    let head = cut(&format!("{word:<INDENT$}{} · {}", one.id, one.subject), WIDTH);
     let beside =
         |label: &str, text: &str| Part::labelled(format!("  {label}"), INDENT, text, Tone::Plain);
     let evidence = sentences::evidence(one);
@@ -109,25 +117,25 @@ fn article(
     let mut parts = vec![
         Part::line(head, Tone::Strong),
         Part::prose(2, &one.text, Tone::Strong),
-        beside("evidence", &cut(&evidence.join(" · "))),
+        beside("evidence", &cut(&evidence.join(" · "), TWO_LINES)),
     ];
     if let Some(fix) = &one.fix {
         parts.push(beside("fix", &fix.change));
-        let commands = if spared < 4 { fix.commands.len() } else { 1 };
+        let commands = if spared < 5 { fix.commands.len() } else { 1 };
         // In one piece, so that they can be copied.
         let commands = fix.commands.iter().take(commands);
         parts.extend(commands.map(|text| Part::line(format!("{:INDENT$}{text}", ""), Tone::Plain)));
     }
-    parts.extend(check.filter(|_| spared < 6).map(|check| beside("check", &cut(check))));
+    parts.extend(check.filter(|_| spared < 6).map(|check| beside("check", &cut(check, TWO_LINES))));
     if let Some(fix) = &one.fix {
         let words = [("risk", &fix.risk), ("undo", &fix.undo)];
         let words = words
             .into_iter()
-            .filter(|(name, text)| !text.is_empty() && !(*name == "risk" && spared >= 5));
+            .filter(|(name, text)| !text.is_empty() && !(*name == "risk" && spared >= 4));
         parts.extend(words.map(|(name, text)| beside(name, text)));
     }
     parts.push(beside("more", &format!("tcptoll explain {}", one.id)));
-    if provable.contains(&one.id.as_str()) && spared < 2 {
+    if provable.contains(&one.id.as_str()) && spared < 3 {
         let command = findings::command(&examination.prove_command(&one.id));
         parts.push(Part::line(format!("{:INDENT$}{command}", ""), Tone::Plain));
     }
@@ -137,15 +145,20 @@ fn article(
 /// Another finding.
 fn in_a_line(one: &Diagnosis) -> Part {
     let text = format!("{:<INDENT$}{} · {}", one.severity.word(), one.id, one.subject);
-    Part::line(text, Tone::Plain)
+    Part::line(cut(&text, WIDTH), Tone::Plain)
 }
 
-/// Text that may take two lines.
-fn cut(text: &str) -> String {
-    if text.chars().count() <= TWO_LINES {
+/// Text next to a label in one line.
+fn one_line(text: &str) -> String {
+    cut(text, WIDTH - INDENT)
+}
+
+/// At most this number of characters; the blanks of a head are kept.
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
         return text.to_owned();
     }
-    let begin: String = text.chars().take(TWO_LINES - 1).collect();
+    let begin: String = text.chars().take(most - 2).collect();
     // Not within a word.
     let whole = begin.rsplit_once(' ').map_or(begin.as_str(), |(whole, _)| whole);
     format!("{} …", whole.trim_end_matches([' ', '·', ',', ';']))

@@ -218,15 +218,16 @@ impl Brief {
     }
 }
 
-/// The first sentence of a section with what to type.
+/// The first sentence of a section with what to type, without what stands in brackets.
 pub(super) fn check(one: &Section) -> Option<String> {
     let typed = Brief::read(one.body).typed();
     let first = typed.iter().find(|unit| matches!(unit, Unit::Sentence(_)))?;
-    Some(
-        prose::markdown_within(first.text(), TextStyle { colour: false, width: usize::MAX })
-            .trim()
-            .to_owned(),
-    )
+    let style = TextStyle { colour: false, width: usize::MAX };
+    let text = prose::markdown_within(first.text(), style);
+    let mut pieces = text.trim().split(" (");
+    let begin = pieces.next().unwrap_or_default().to_owned();
+    let rest = pieces.map(|piece| piece.split_once(')').map_or(piece, |(_, rest)| rest));
+    Some(begin + &rest.collect::<String>())
 }
 
 fn is_list(block: &str) -> bool {
