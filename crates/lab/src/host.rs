@@ -36,7 +36,7 @@ use crate::observe::{Observer, Pulse, closed, cpu_times, read_sysctl, set_sysctl
 use crate::servers::{self, Pool, Running, WorkersWatch, command};
 
 /// A real server must listen within this.
-const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
+pub const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
 
 /// Longest text that is uploaded in pieces, bytes: a million requests of an access log.
 const UPLOADED_MAX: usize = 512 << 20;

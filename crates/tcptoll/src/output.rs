@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use jiff::{Timestamp, Zoned};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_core::experiment::options::is_over_ssh;
+use tcptoll_core::number;
 use tcptoll_core::record::Summary;
 use tcptoll_core::study::Study;
 use tcptoll_core::study::stop::Target;
@@ -39,6 +40,7 @@ pub(crate) fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
         None => record_in_folder(study)?,
     };
     announce(&schedule);
+    let time = expected(&schedule).filter(|_| !args.quiet);
     if let Some(load) = schedule.load().filter(|_| screen::shows_progress(args.quiet)) {
         say(&load);
     }
@@ -66,7 +68,7 @@ pub(crate) fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
         start,
         ..options()?
     };
-    carry_out(args, &limits, |interrupt, progress| {
+    carry_out(args, &limits, time, |interrupt, progress| {
         runner::run(schedule, &options, interrupt, progress)
     })
 }
@@ -144,6 +146,38 @@ pub(crate) fn announce(schedule: &Schedule) {
     }
 }
 
+/// A wait is announced from this time on, s.
+const ANNOUNCED_S: f64 = 10.0;
+
+/// How long a run takes, where that is a wait: from its fewest rounds on, to all or to its limit of time.
+pub(crate) fn expected(schedule: &Schedule) -> Option<String> {
+    let [_, least_s, most_s] = spans(schedule);
+    let rounds = schedule.rule.fewest();
+    let rounds = if rounds > 1 { format!(", {rounds} rounds or more") } else { String::new() };
+    let [least, most] = [least_s, most_s].map(about);
+    let time = if least == most { least } else { format!("{least} to {most}") };
+    (least_s >= ANNOUNCED_S).then(|| format!("this run takes about {time}{rounds}"))
+}
+
+/// How long a plan takes, s: a round, the fewest rounds, all rounds.
+pub(crate) fn spans(schedule: &Schedule) -> [f64; 3] {
+    let rule = &schedule.rule;
+    let round = schedule.round_s();
+    // The limit of time holds from the second round on.
+    let limit = rule.max_time.map_or(f64::INFINITY, |time| time.as_secs_f64().max(round));
+    let most = (round * f64::from(rule.max)).min(limit);
+    [round, (round * f64::from(rule.fewest())).min(most), most]
+}
+
+/// An estimate in few characters: `24 s`, `4 min`, `2.8 h`.
+pub(crate) fn about(s: f64) -> String {
+    match s {
+        s if s < 120.0 => number::duration(s),
+        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3_600.0),
+    }
+}
+
 fn notice(load: &PublicLoad) -> String {
     let PublicLoad { target, load, options, .. } = load;
     format!("notice: {target} is a public address: {load}; make sure you may do this ({options})")
@@ -198,7 +232,7 @@ pub(crate) fn resume(
         after_s: (now - began).total(jiff::Unit::Second)?.max(0.0),
         ..fresh
     };
-    carry_out(args, &limits, |interrupt, progress| {
+    carry_out(args, &limits, None, |interrupt, progress| {
         runner::resume(&record, recorder, schedule, &options, interrupt, progress)
     })
 }
@@ -247,6 +281,7 @@ type Going<'a> = &'a mut dyn FnMut(&Progress<'_>);
 fn carry_out(
     args: &OutputArgs,
     limits: &[Limit],
+    expected: Option<String>,
     measure: impl FnOnce(&Interrupt, Going<'_>) -> Result<Run, RunError>,
 ) -> anyhow::Result<Status> {
     let interrupt = on_signals()?;
@@ -254,7 +289,7 @@ fn carry_out(
         stop_on_eof(&interrupt)?;
     }
     let run = {
-        let line = ProgressLine::new(args.quiet);
+        let line = ProgressLine::new(args.quiet).after(expected);
         measure(&interrupt, &mut |progress| line.show(progress))
     };
     let run = match (run, interrupt.signal()) {

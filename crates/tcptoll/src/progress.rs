@@ -1,6 +1,6 @@
 //! Progress on stderr: which arm runs, and for how long still.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use console::Term;
@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::exit::say;
 use crate::screen::{has_unicode, in_locale};
 use tcptoll_core::number;
-use tcptoll_lab::messages::Live;
+use tcptoll_lab::messages::{Live, Outstanding};
 use tcptoll_measure::runner::{ATTEMPTS_MAX, Progress};
 
 /// A line on stderr that says which arm runs and how long the run will still take.
@@ -17,6 +17,8 @@ pub(crate) struct ProgressLine {
     bar: ProgressBar,
     /// Whether repetitions are said in lines of their own.
     announces: bool,
+    /// How long the run takes, to be said when it begins.
+    expected: RefCell<Option<String>>,
     trial_begun: Cell<Instant>,
 }
 
@@ -28,11 +30,24 @@ impl ProgressLine {
             if quiet || !terminal { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         bar.set_style(spinner());
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, announces: !quiet && !terminal, trial_begun: Cell::new(Instant::now()) }
+        let (announces, trial_begun) = (!quiet && !terminal, Cell::new(Instant::now()));
+        Self { bar, announces, expected: RefCell::default(), trial_begun }
+    }
+
+    /// Says first how long the run takes.
+    #[must_use]
+    pub(crate) fn after(self, expected: Option<String>) -> Self {
+        self.expected.replace(expected);
+        self
     }
 
     /// Shows how far the run has come.
     pub(crate) fn show(&self, progress: &Progress<'_>) {
+        // A trial that is refused has no progress.
+        let goes_on = progress.total > 0 || progress.number > 1 || progress.round > 1;
+        if goes_on && let Some(expected) = self.expected.take() {
+            self.bar.suspend(|| say(&expected));
+        }
         let mut message = tcptoll_show::printable_line(progress.arm);
         if progress.rounds > 1 {
             message += &format!(" · round {} of {}", progress.round, progress.rounds);
@@ -48,7 +63,9 @@ impl ProgressLine {
         if let Some(percent) = (100 * progress.done).checked_div(progress.total) {
             message += &format!(" · {} %", percent.min(100));
         }
-        if let Some(live) = &progress.live {
+        if let Some(waits) = &progress.outstanding {
+            message += &waiting(waits);
+        } else if let Some(live) = &progress.live {
             message += &figures(live);
         }
         // The estimate is of the trial's beginning; meanwhile time goes on.
@@ -110,6 +127,14 @@ fn figures(live: &Live) -> String {
     format!(" · {:.0}/s{p99} · {failed}", live.ok_per_s)
 }
 
+/// What is waited for when the time of a trial is over.
+fn waiting(waits: &Outstanding) -> String {
+    let most_s = waits.most_s.ceil();
+    let responses = number::count(waits.responses);
+    let noun = if waits.responses == 1 { "response" } else { "responses" };
+    format!(" · waiting up to {most_s:.0} s for {responses} outstanding {noun}")
+}
+
 /// A repetition in a line of its own, where no progress is shown; `None`: this is none.
 fn announcement(progress: &Progress<'_>) -> Option<String> {
     let why = progress.repeated_for?;
@@ -146,6 +171,7 @@ mod tests {
             done: 0,
             total: 0,
             live: None,
+            outstanding: None,
             left_s: 9.0,
         };
         assert_eq!(announcement(&first), None);

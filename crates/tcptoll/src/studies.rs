@@ -28,6 +28,37 @@ pub(crate) const TOUR: [(&str, &str); 9] = [
     ("tour-verdict", "tcptoll http URL URL"),
 ];
 
+/// What each study built in is about, in a line of a list; those of the tour are one line.
+pub(crate) const PHRASES: [(&str, &str); 27] = [
+    ("avalanche-2021", "Redis stops for 1 s: do all workers hang?"),
+    ("backlog", "does a longer accept queue cost anything?"),
+    ("backlog-clients", "from how many clients on is a queue too short?"),
+    ("connect-2021", "cost of a connection at four distances"),
+    ("connection-memory", "kernel memory of idle and full connections"),
+    ("dedicated-2016", "KeepAlive of Apache with 8 GB and peaks"),
+    ("http-keepalive-2019", "keep-alive or close: who closes, what it costs"),
+    ("http-keepalive-jruby", "keep-alive or close, on JRuby"),
+    ("http-reuse", "when does reuse of connections matter?"),
+    ("java-2008", "message sizes with which Java fills 1 Gbit/s"),
+    ("keepalive-2003", "does SO_KEEPALIVE slow down a busy connection?"),
+    ("keepalive-cost", "cost of probing 1,000 to 50,000 connections"),
+    ("keepalive-sayings", "when does a program detect a lost connection?"),
+    ("keepalive-select", "cost of select() on many idle sockets"),
+    ("message-2008", "message sizes that fill 1 Gbit/s; Nagle"),
+    ("page-2016", "a page of 21 files, with KeepAlive on or off"),
+    ("page-2016-long", "the same at round trips of 10 to 20 ms"),
+    ("page-loss", "a page on a lossy link: HTTP/1.1 or HTTP/2"),
+    ("queue-overflow-2021", "a too slow server: which fix helps clients?"),
+    ("requests-per-visitor", "MaxKeepAliveRequests / 6: is the rule right?"),
+    ("shipped-defaults", "workers held with the defaults of Debian, RHEL"),
+    ("time-wait-2021", "2,000 requests/s and no ports left: which fix?"),
+    ("time-wait-service", "how long do ports last at 2,000 requests/s?"),
+    ("vps-2016", "KeepAlive of Apache with 512 MB"),
+    ("window-2008", "socket buffers that fill 1 Gbit/s on a LAN"),
+    ("window-today", "the same on long links; BBR or CUBIC"),
+    ("tour-*", "9 short studies: tcptoll tour runs them all"),
+];
+
 /// Name and text of each study built in.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("avalanche-2021", include_str!("../studies/avalanche-2021.toml")),

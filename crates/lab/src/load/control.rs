@@ -22,7 +22,7 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 use super::LoadError;
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::{Done, Live, Request};
+use crate::messages::{Done, Live, Outstanding, Request};
 
 /// The number under which a poller knows the control channel.
 pub(super) const CHANNEL: u64 = u64::MAX;
@@ -262,16 +262,31 @@ pub(super) struct Counts {
     ok: AtomicU64,
     failed: AtomicU64,
     latency: [AtomicU64; BUCKETS],
+    /// Requests under way when the measured part is over, and until when they are waited for.
+    outstanding: AtomicU64,
+    until_ns: AtomicU64,
 }
 
 impl Default for Counts {
     fn default() -> Self {
         let zero = || AtomicU64::new(0);
-        Self { ok: zero(), failed: zero(), latency: std::array::from_fn(|_| zero()) }
+        Self {
+            ok: zero(),
+            failed: zero(),
+            latency: std::array::from_fn(|_| zero()),
+            outstanding: zero(),
+            until_ns: zero(),
+        }
     }
 }
 
 impl Counts {
+    /// The measured part is over, and this number of requests is waited for, until then at the latest.
+    pub(super) fn waits(&self, requests: u64, until_ns: u64) {
+        self.outstanding.store(requests, Relaxed);
+        self.until_ns.store(until_ns, Relaxed);
+    }
+
     /// Counts a measured operation. Only the thread whose counts these are may call it.
     pub(super) fn ended(&self, ended: OperationEnd) {
         // One writer each: no locked instruction is needed.
@@ -347,7 +362,12 @@ impl Observer {
             });
             (self.at_ns, self.ok, self.latency) = (now_ns, ok, now);
         }
-        Done { done: ok + failed, live: self.live }
+        let responses = sum(&|counts| &counts.outstanding);
+        let until_ns = threads.iter().map(|counts| counts.until_ns.load(Relaxed)).max();
+        let most_ns = until_ns.unwrap_or(0).saturating_sub(now_ns);
+        let outstanding =
+            (responses > 0).then(|| Outstanding { responses, most_s: most_ns as f64 / 1e9 });
+        Done { done: ok + failed, live: self.live, outstanding }
     }
 }
 
@@ -390,5 +410,16 @@ mod tests {
         // Nothing came: no rate, and no latency.
         let live = observer.look(&threads, 4_000_000_000).live.unwrap();
         assert_eq!((live.ok_per_s, live.p99_us), (0.0, None));
+    }
+
+    #[test]
+    fn what_is_waited_for_at_the_end_is_of_all_threads() {
+        let threads = vec![Counts::default(), Counts::default()];
+        let mut observer = Observer::new(0);
+        assert_eq!(observer.look(&threads, 1_000).outstanding, None);
+        threads[0].waits(3, 10_000_000_000);
+        threads[1].waits(2, 9_000_000_000);
+        let outstanding = observer.look(&threads, 4_000_000_000).outstanding;
+        assert_eq!(outstanding, Some(Outstanding { responses: 5, most_s: 6.0 }));
     }
 }

@@ -121,11 +121,23 @@ pub struct Done {
     /// Figures of the last second. Absent: the load has none, or not yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<Live>,
+    /// What is waited for after the measured part. Absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outstanding: Option<Outstanding>,
+}
+
+/// Responses that a load waits for when its time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outstanding {
+    /// Requests under way.
+    pub responses: u64,
+    /// The longest wait from now on, s.
+    pub most_s: f64,
 }
 
 impl From<u64> for Done {
     fn from(done: u64) -> Self {
-        Self { done, live: None }
+        Self { done, ..Self::default() }
     }
 }
 

@@ -3,6 +3,7 @@
 //! A rule is a function from [`Machine`] to diagnoses. It names a fault only from evidence in it.
 //! [`Examination`] is what the user gets.
 
+mod brief;
 pub mod config;
 mod examination;
 pub mod look;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::watch::State;
+pub use brief::brief;
 pub use config::{Buffers, ConfigPosition, Listen, Program, ServerConfig, Sourced, Upstream};
 pub use examination::{Examination, ExaminationCost, Examined, NotExamined, prove_command};
 pub use proof::{Filled, Proof, ProofArm, ProofVerdict, ProvenFix, Template, failures, judge};

@@ -369,6 +369,7 @@ impl<'a> Runner<'a> {
                 done: done.done,
                 total,
                 live: done.live,
+                outstanding: done.outstanding,
                 left_s,
             });
         };

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use tcptoll_core::record::{RECORD_VERSION, Summary};
 use tcptoll_lab::lab::LabError;
 use tcptoll_lab::lab::certification::Tolerance;
-use tcptoll_lab::messages::Live;
+use tcptoll_lab::messages::{Live, Outstanding};
 
 use super::TRIALS_MAX;
 use crate::kit::TrialError;
@@ -86,6 +86,8 @@ pub struct Progress<'a> {
     pub total: u64,
     /// Figures of this trial's load in the last second, where it has some.
     pub live: Option<Live>,
+    /// What is waited for when the time of the trial is over.
+    pub outstanding: Option<Outstanding>,
     /// Time the rest of the run is expected to take from the beginning of this trial, s; the most
     /// it may take where a stop rule can end it sooner.
     pub left_s: f64,

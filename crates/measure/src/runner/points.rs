@@ -47,19 +47,20 @@ pub struct MergeOptions {
 
 /// Why nothing can be merged, with what was left out.
 #[derive(Debug, thiserror::Error)]
-#[error("no record can be merged: {}", reasons(.0))]
+#[error("no record can be merged:{}", reasons(.0))]
 pub struct NothingToMerge(Vec<NotMerged>);
 
 /// Names of files that an error lists.
-const LISTED: usize = 3;
+const LISTED: usize = 10;
 
+/// A line for each.
 fn reasons(all: &[NotMerged]) -> String {
-    let mut words: Vec<String> =
-        all.iter().take(LISTED).map(|one| format!("{}: {}", one.record, one.reason)).collect();
+    let mut lines: Vec<String> =
+        all.iter().take(LISTED).map(|one| format!("\n  {}: {}", one.record, one.reason)).collect();
     if all.len() > LISTED {
-        words.push(format!("and {} more", all.len() - LISTED));
+        lines.push(format!("\n  and {} more", all.len() - LISTED));
     }
-    words.join("; ")
+    lines.concat()
 }
 
 /// Reads records of vantage points, and concludes.

@@ -83,6 +83,7 @@ const DOCTOR_AFTER: &str = "\
 Examples:
   tcptoll doctor                                 what is wrong here, and which setting to change
   sudo tcptoll doctor                            include what only root may read
+  tcptoll doctor --details                       every finding in full
   tcptoll doctor --duration 5m --html doctor.html
       observe for five minutes, and write a page
   tcptoll doctor --prove accept-queue-full       reproduce it in the lab, with and without the fix
@@ -143,6 +144,9 @@ pub(crate) struct DoctorArgs {
     /// Also write a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Print every finding in full, not one screen
+    #[arg(long)]
+    pub details: bool,
     /// Print no progress on stderr
     #[arg(long, short)]
     pub quiet: bool,

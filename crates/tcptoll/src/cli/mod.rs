@@ -75,11 +75,14 @@ pub(crate) enum Command {
     Lab(LabArgs),
     /// List the named links, with the source of each figure
     Links,
-    /// Explain a cause, error class, warning or error message
+    /// Explain a cause, error class, warning, error message, counter or status code
     Explain {
-        /// Name, e.g. accept-queue-full, or an error, e.g. EADDRNOTAVAIL or 'connection refused'. Without
-        /// it, all names are listed
+        /// Name, e.g. accept-queue-full, or words: EADDRNOTAVAIL, 'connection refused', 502, CLOSE_WAIT, SC--.
+        /// Without them, all names are listed
         name: Vec<String>,
+        /// Print everything about it, not one screen
+        #[arg(long)]
+        long: bool,
     },
     /// Print the JSON Schema of an output or of a study file, or all experiments as JSON
     Schema {
@@ -398,6 +401,9 @@ pub(crate) struct RunsArgs {
     /// Maximum number of records to list
     #[arg(long, value_name = "N", default_value_t = 20, conflicts_with = "rm")]
     pub count: usize,
+    /// Print the command and the whole answer of each run, not one line
+    #[arg(long, conflicts_with = "rm")]
+    pub details: bool,
     /// List only records older than this, e.g. 30d, 2w or 12h
     #[arg(long, value_name = "AGE")]
     pub older_than: Option<String>,

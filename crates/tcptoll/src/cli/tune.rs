@@ -188,6 +188,9 @@ pub(crate) struct TuneArgs {
     /// Seed of the random visitors [default: a new one for each search]
     #[arg(long, value_name = "NUMBER", help_heading = "Output")]
     pub seed: Option<u64>,
+    /// Print everything measured, not one screen
+    #[arg(long, help_heading = "Output")]
+    pub details: bool,
     /// Print no progress on stderr
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,

@@ -49,10 +49,10 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     let (ea, eb) = (a.schedule.spec.name, b.schedule.spec.name);
     if ea != eb {
         let earlier = earlier(&new, ea).map_or_else(String::new, |name| {
-            format!(". The one before of {ea}: tcptoll compare {} {name}", runs::name(&new))
+            format!(". Previous {ea} run: tcptoll compare {} {name}", runs::name(&new))
         });
         bail!(
-            "{} is a run of {ea}, {} of {eb}: compare runs of the same experiment{earlier}",
+            "cannot compare {ea} with {eb}: {} and {} are of different experiments{earlier}",
             a.name,
             b.name
         );
@@ -214,6 +214,9 @@ pub(super) fn merge(args: &MergeArgs) -> anyhow::Result<Status> {
                 source.record
             ));
         }
+    }
+    for one in &record.merged.not_merged {
+        say(&format!("not merged: {}: {}", printable_line(&one.record), one.reason));
     }
     let summary = record.summary.as_ref().context("the study is not known to this tcptoll")?;
     let stored = match &args.out {

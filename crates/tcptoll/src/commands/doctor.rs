@@ -14,8 +14,8 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{DoctorArgs, Format};
-use crate::commands::prose;
 use crate::commands::prove::{ALL, PROVABLE, Prover, why_not};
+use crate::commands::{explain, prose};
 use crate::exit::{Status, say};
 use crate::output::{check_place, check_writable};
 use crate::progress::StatusLine;
@@ -29,7 +29,7 @@ use tcptoll_lab::lab::remote::{Agent, Hello, Part, Reach, SshAddress};
 use tcptoll_live::doctor::look::{Progress, examine};
 use tcptoll_live::doctor::rules::ids;
 use tcptoll_live::doctor::{
-    Examination, Proof, ProofVerdict, diagnose, examination_sheet, proof_parts,
+    Examination, Proof, ProofVerdict, brief, diagnose, examination_sheet, proof_parts,
 };
 use tcptoll_live::watch::reader::Options;
 use tcptoll_show::sheet;
@@ -74,7 +74,14 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     let mut examination = Examination::new(&machine, args.netns.as_deref(), findings);
     let examined = if examination.findings.is_empty() { Status::Met } else { Status::Missed };
     if args.format == Format::Text {
-        let text = sheet::text(&examination_sheet(&examination, PROVABLE), screen::style());
+        let style = screen::style();
+        let text = if args.details {
+            sheet::text(&examination_sheet(&examination, PROVABLE), style)
+        } else {
+            let first = examination.findings.first();
+            let check = first.and_then(|one| explain::check(&one.id));
+            brief(&examination, PROVABLE, check.as_deref(), style)
+        };
         if !printed(&text, Format::Text) {
             return Ok(Status::NotStored);
         }

@@ -1,12 +1,14 @@
 //! `tcptoll lab -- COMMAND`: any command on the client host, over an emulated link.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use anyhow::bail;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_core::link::LinkSpec;
 use tcptoll_core::number;
+use tcptoll_lab::host::LAUNCH_LIMIT;
 use tcptoll_lab::lab::certification::{Tolerance, certify};
 use tcptoll_lab::lab::{Handle, HostSource as _, Interrupt, LabError, Machine, Plan};
 use tcptoll_lab::messages::{Count, Launch, Run, SetSysctls, Watch};
@@ -74,7 +76,10 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
             environment: environment.clone(),
             ordinary_user: true,
         };
-        hosts.server()?.ask(&launch)?;
+        let waits = (!args.quiet).then(|| waiting_for(line)).transpose()?;
+        let launched = hosts.server()?.ask(&launch);
+        drop(waits);
+        launched?;
     }
     if let Some(path) = &args.pcap {
         let pcap = Some(std::path::absolute(path)?.display().to_string());
@@ -94,6 +99,23 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
         hosts.link()?.ask(&Count)?;
     }
     Ok(Status::Command(u8::try_from(status).unwrap_or(1)))
+}
+
+/// A server that listens sooner is not waited for.
+const WAITS_AFTER: Duration = Duration::from_secs(1);
+
+/// Says what is waited for, from a second on, until what it gives is dropped.
+fn waiting_for(line: &str) -> std::io::Result<mpsc::Sender<()>> {
+    let (waits, ended) = mpsc::channel();
+    let most_s = LAUNCH_LIMIT.as_secs();
+    let what = tcptoll_show::printable_line(line);
+    let wait = move || {
+        if ended.recv_timeout(WAITS_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
+            say(&format!("waiting for it to listen, for at most {most_s} s: {what}"));
+        }
+    };
+    std::thread::Builder::new().name("waits".to_owned()).spawn(wait)?;
+    Ok(waits)
 }
 
 fn sysctls(host: &mut Handle, typed: &[String]) -> anyhow::Result<()> {

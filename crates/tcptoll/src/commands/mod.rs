@@ -41,7 +41,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
         Command::Runs(args) => runs::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Links => manual::links(),
-        Command::Explain { name } => explain::run(&name.join(" ")),
+        Command::Explain { name, long } => explain::run(&name.join(" "), long),
         Command::Schema { of } => schema(of),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { words, dir } => manual::man(&words, dir.as_deref()),

@@ -28,8 +28,12 @@ pub(super) fn parts(shown: impl IntoIterator<Item = Part>, width: usize) -> Stri
 
 /// Markdown for a terminal. It ends with a line feed.
 pub(super) fn markdown(text: &str, style: TextStyle) -> String {
-    let mut page =
-        ProsePage { width: room(style.width), colour: style.colour, ..ProsePage::default() };
+    markdown_within(text, TextStyle { width: room(style.width), ..style })
+}
+
+/// Markdown in lines of at most the style's width.
+pub(super) fn markdown_within(text: &str, style: TextStyle) -> String {
+    let mut page = ProsePage { width: style.width, colour: style.colour, ..ProsePage::default() };
     for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
         page.take(event);
     }

@@ -15,13 +15,13 @@ use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGTERM;
 
-use crate::exit::Status;
+use crate::exit::{Status, say};
 use crate::output;
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_live::diagnosis::Diagnosis;
 use tcptoll_live::doctor::{Filled, Proof, ProofVerdict, Template, failures, judge, prove_command};
 use tcptoll_measure::experiments::SPECS;
-use tcptoll_measure::runner::Run;
+use tcptoll_measure::runner::{Run, Schedule};
 
 /// What `--prove` without a name means.
 pub(super) const ALL: &str = "all";
@@ -204,6 +204,11 @@ fn prove(finding: &Diagnosis, request: &Request, interrupt: &Interrupt) -> Proof
     };
     proof.command = prove_command(request.netns.as_deref(), &finding.id);
     proof.scaled = scaled;
+    if let Some(time) = Schedule::from_study(&study).ok().and_then(|plan| output::expected(&plan))
+        && !request.quiet
+    {
+        say(&format!("proving {}: {time}", finding.id));
+    }
     match output::measure(&study, Some(TOLERANCE), request.quiet, None, interrupt) {
         Err(_) if interrupt.signal().is_some() => "Stopped.".clone_into(&mut proof.text),
         Err(error) => proof.text = format!("The lab did not run: {error:#}"),
@@ -306,7 +311,6 @@ mod tests {
     use tcptoll_live::diagnosis::Severity;
     use tcptoll_live::doctor::rules::ids;
     use tcptoll_measure::experiments;
-    use tcptoll_measure::runner::Schedule;
 
     fn finding(id: &str, subject: &str) -> Diagnosis {
         Diagnosis {

@@ -45,6 +45,15 @@ struct Entry {
     says: String,
 }
 
+impl Entry {
+    /// Rounds that were begun.
+    fn rounds(&self) -> usize {
+        self.trials
+            .checked_div(self.arms)
+            .map_or(0, |whole| whole + usize::from(!self.trials.is_multiple_of(self.arms)))
+    }
+}
+
 /// Lists the records of the default folder, newest first, or removes some.
 pub(super) fn run(args: &RunsArgs) -> anyhow::Result<Status> {
     let folder = output::record_folder()?;
@@ -65,7 +74,11 @@ pub(super) fn run(args: &RunsArgs) -> anyhow::Result<Status> {
         vec![Part::line(format!("no {which} in {}", folder.display()), Tone::Plain)]
     } else {
         let more = records.len() - entries.len();
-        list(&entries, more, &folder, screen::terminal().unwrap_or(usize::MAX))
+        if args.details {
+            list(&entries, more, &folder, screen::terminal().unwrap_or(usize::MAX))
+        } else {
+            table(&entries, more, &folder, screen::terminal().unwrap_or(80))
+        }
     };
     stdout::text(&prose::parts(shown, 80))
 }
@@ -201,17 +214,82 @@ fn watch(entry: &mut Entry) {
     }
 }
 
-/// A line a record; what it says or its name cannot steer the terminal.
+/// Columns of the name of a run, at most.
+const NAME_MAX: usize = 20;
+
+/// A line of the terminal's width for each record: which, when, what, arms × rounds, how it ended, what it says.
+fn table(entries: &[Entry], more: usize, folder: &Path, width: usize) -> Vec<Part> {
+    let names: Vec<String> = entries.iter().map(short_name).collect();
+    let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let row = |[which, when, name, arms, mark, says]: [&str; 6]| {
+        let begin = format!("{which:<9} {when:<11} {name:<name_width$} {arms:>5} {mark:1} ");
+        cut(&printable_line(&(begin + says)), width)
+    };
+    let mut rows = vec![row(["", "when", "run", "arms", "", "answer"])];
+    for (entry, name) in entries.iter().zip(&names) {
+        let which = which(entry);
+        let (mark, says) = match entry.state {
+            "complete" => ("✓", entry.says.clone()),
+            "invalid" => ("!", format!("invalid: {}", entry.says)),
+            "running" => ("…", "running".to_owned()),
+            "watch" => (" ", format!("tcptoll report {which}")),
+            "stopped" | "killed" => {
+                ("✗", format!("{}: tcptoll study --resume {which}", entry.state))
+            }
+            other => ("✗", format!("{other}: {}", entry.says)),
+        };
+        let arms = match (entry.arms, entry.rounds()) {
+            (0, _) | (1, 0 | 1) => String::new(),
+            (arms, rounds) => format!("{arms}×{rounds}"),
+        };
+        let when = short_time(entry.started_at.as_deref().unwrap_or_default());
+        rows.push(row([&which, &when, name, &arms, mark, &says]));
+    }
+    rows.push(String::new());
+    if more > 0 {
+        rows.push(format!("{more} more: --count {}", entries.len() + more));
+    }
+    rows.push(
+        "tcptoll report latest shows a run again; --details has commands and answers".to_owned(),
+    );
+    rows.push(format!("records are in {}", folder.display()));
+    rows.into_iter().map(|row| Part::line(row.trim_end(), Tone::Plain)).collect()
+}
+
+/// The study or experiment; the file of a run in progress has it before its time.
+fn short_name(entry: &Entry) -> String {
+    let name = entry.name.as_deref().unwrap_or("?");
+    let whole = || name.split_once("-20").map_or(name, |(name, _)| name);
+    let name = if entry.state == "running" { whole() } else { name };
+    cut(&printable_line(name), NAME_MAX)
+}
+
+/// How a record is named on the command line.
+fn which(entry: &Entry) -> String {
+    match entry.back {
+        0 => "latest".to_owned(),
+        back => format!("latest~{back}"),
+    }
+}
+
+/// When a run began, in 11 columns: with the year where it is not this one.
+fn short_time(started_at: &str) -> String {
+    let Ok(at) = started_at.parse::<Timestamp>() else { return "?".to_owned() };
+    let zone = TimeZone::system();
+    let (at, now) = (at.to_zoned(zone.clone()), Timestamp::now().to_zoned(zone));
+    let form = if at.year() == now.year() { "%m-%d %H:%M" } else { "%Y-%m-%d" };
+    at.strftime(form).to_string()
+}
+
+/// All that is known of each record: what was typed, its answer, how to go on; what it says or its name cannot steer
+/// the terminal.
 ///
 /// `more`: records that are not listed. `width`: columns of the terminal.
 fn list(entries: &[Entry], more: usize, folder: &Path, width: usize) -> Vec<Part> {
     let mut rows = Vec::new();
     for entry in entries {
         let when = local_time(entry.started_at.as_deref().unwrap_or_default());
-        let which = match entry.back {
-            0 => "latest".to_owned(),
-            back => format!("latest~{back}"),
-        };
+        let which = which(entry);
         let state =
             if entry.state == "complete" { String::new() } else { format!("[{}] ", entry.state) };
         let line = format!("{which:<10} {when}  {state}{}  {}", typed(entry), entry.says);
@@ -369,6 +447,35 @@ mod tests {
 
     fn text(entries: &[Entry], more: usize, width: usize) -> String {
         prose::parts(list(entries, more, Path::new("/records"), width), 80)
+    }
+
+    #[test]
+    fn each_run_has_one_line_of_80_columns_with_how_it_ended() {
+        let says =
+            "one and the same answer, which is longer than what is left of a line of 80 columns";
+        let of = |state, back, arms, trials| Entry {
+            state,
+            back,
+            arms,
+            trials,
+            says: says.to_owned(),
+            ..entry()
+        };
+        let entries = [
+            of("running", 0, 0, 0),
+            of("complete", 1, 2, 30),
+            of("killed", 2, 2, 5),
+            of("invalid", 13, 1, 1),
+        ];
+        let list = prose::parts(table(&entries, 3, Path::new("/records"), 80), 80);
+        let lines: Vec<&str> = list.lines().collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{list}");
+        assert_eq!(lines[1], "latest    ?           http       … running", "{list}");
+        let complete = "latest~1  ?           http  2×15 ✓ one and the same answer";
+        assert!(lines[2].starts_with(complete), "{list}");
+        assert!(lines[3].contains("2×3 ✗ killed: tcptoll study --resume latest~2"), "{list}");
+        assert!(lines[4].contains("! invalid: one and"), "{list}");
+        assert_eq!(lines[5..7], ["", "3 more: --count 7"], "{list}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{prose, report, runs};
 use crate::cli::{Format, OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs, TourArgs};
 use crate::exit::{Status, say};
+use crate::output::{about, spans};
 use crate::screen::room;
 use crate::studies::TOUR;
 use crate::{output, screen, stdout, studies};
@@ -91,29 +92,31 @@ fn shown(name: &str) -> anyhow::Result<String> {
     Ok(screen::terminal().map_or_else(|| text.clone(), |width| prose::toml(&text, room(width))))
 }
 
-/// Names with their least time and their question; those of the tour come last.
+/// A line for each study: its name, its least time, what it is about. The tour is one line.
 fn list() -> anyhow::Result<Status> {
-    let mut list = Vec::new();
-    let longest = studies::BUILT_IN.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let (parts, others): (Vec<&str>, Vec<&str>) = studies::BUILT_IN
-        .iter()
-        .map(|(name, _)| *name)
-        .partition(|name| studies::TOUR.iter().any(|(part, _)| part == name));
-    for name in others.into_iter().chain(parts) {
-        // `studies::load` would look for its servers on this machine; a list does not need them.
-        let study = Study::from_toml(&studies::text(name)?)?;
-        let [_, least_s, _] = spans(&Schedule::from_study(&study)?);
-        let mark = if study.published.is_empty() { ' ' } else { '*' };
-        let label = format!("{name:<longest$} {mark} ≥ {}", about(least_s));
-        list.push(Part::labelled(label, longest + 13, study.question, Tone::Plain));
-    }
-    list.extend([Part::Blank, Part::prose(0, LIST_NOTE, Tone::Plain)]);
-    stdout::text(&prose::parts(list, prose::width()))
+    stdout::text(&listed()?)
 }
 
-const LIST_NOTE: &str = "* has published figures, and the report shows them next to yours. The time is the least \
-                         one. `tcptoll study check NAME` lists arms, rounds and more about the time, `tcptoll study \
-                         NAME` runs a study.";
+fn listed() -> anyhow::Result<String> {
+    let longest = studies::PHRASES.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut list = format!("{LIST_HEAD}\n\n");
+    for (name, phrase) in studies::PHRASES {
+        let (mark, least) = match studies::BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
+            Some((_, text)) => {
+                // `studies::load` would look for its servers on this machine; a list does not need them.
+                let study = Study::from_toml(text)?;
+                let [_, least_s, _] = spans(&Schedule::from_study(&study)?);
+                (if study.published.is_empty() { ' ' } else { '*' }, about(least_s))
+            }
+            None => (' ', "1 min".to_owned()),
+        };
+        list += &format!("{name:<longest$} {mark} ≥ {least:<6}  {phrase}\n");
+    }
+    Ok(list)
+}
+
+const LIST_HEAD: &str = "tcptoll study NAME runs one; study check NAME lists its arms, rounds and time.\n\
+                         *: its report has published figures next to yours.  ≥: the least time.";
 
 /// A plan for programs.
 #[derive(Serialize)]
@@ -170,16 +173,6 @@ impl<'a> PlanJson<'a> {
     }
 }
 
-/// How long a plan takes, s: a round, the fewest rounds, all rounds.
-fn spans(schedule: &Schedule) -> [f64; 3] {
-    let rule = &schedule.rule;
-    let round = schedule.round_s();
-    // The limit of time holds from the second round on.
-    let limit = rule.max_time.map_or(f64::INFINITY, |time| time.as_secs_f64().max(round));
-    let most = (round * f64::from(rule.max)).min(limit);
-    [round, (round * f64::from(rule.fewest())).min(most), most]
-}
-
 /// What would be run: arms, comparisons, rounds, and the time all that is expected to take.
 fn plan(schedule: &Schedule) -> Vec<Part> {
     let Schedule { study, arms, pairs, metric, margin, rule, .. } = schedule;
@@ -218,15 +211,6 @@ fn plan(schedule: &Schedule) -> Vec<Part> {
 /// What the times of a plan leave out, because nobody knows it before the run.
 const NOT_INCLUDED: &str = "Not included: link checks, witness trials (first round only) and repeats of invalid trials (up \
                             to 3 each).";
-
-/// An estimate in few characters: `24 s`, `4 min`, `2.8 h`.
-fn about(s: f64) -> String {
-    match s {
-        s if s < 120.0 => number::duration(s),
-        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3_600.0),
-    }
-}
 
 // The tour: a short study for each question, one after another, and one report of all.
 //
@@ -389,6 +373,18 @@ mod tests {
         assert!(text.contains("rounds\n  1 round\n"), "nothing looks at a metric: {text}");
         let text = plan("[rounds]\nfixed = 3\n[settings]\ncount = 50\n");
         assert!(text.contains(" a round, at least ") && !text.contains(" s to "), "{text}");
+    }
+
+    #[test]
+    fn each_study_has_a_line_of_80_columns_that_says_what_it_is_about() {
+        let list = listed().unwrap();
+        for (name, _) in studies::BUILT_IN.iter().filter(|(name, _)| !name.starts_with("tour-")) {
+            assert!(list.lines().any(|line| line.split(' ').next() == Some(name)), "{name}");
+        }
+        for line in list.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(list.contains(&format!("{} short studies", TOUR.len())), "{list}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! `setting` is what is varied and what was measured of it, `snippet` a setting as configuration. Nothing of the
 //! user's is written but the files that were asked for.
 
+mod brief;
 pub mod found;
 pub(crate) mod load;
 mod machine;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use clap::ValueEnum as _;
 use jiff::Timestamp;
 
 use self::found::{Found, STRATEGY, VERSION};
@@ -89,6 +91,9 @@ pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
         first.installed().map_err(|error| of_load(error, asked.server_why.as_deref()))?;
     }
     let interrupt = output::on_signals()?;
+    if let (None, false) = (&earlier, args.quiet) {
+        say(&format!("{}: {}", asked.server.name(), expected(&asked, &load)));
+    }
     let mut found = match earlier {
         Some(found) => found,
         None => match searched(&asked, &mut load, present, &interrupt) {
@@ -109,9 +114,16 @@ pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
             Err(error) => found.doubts.push(format!("--prove {}: {error:#}.", wanted.url)),
         }
     }
-    stored &= write(args, &found);
+    let (is_written, result) = write(args, &found);
+    stored &= is_written;
     let text = match args.format {
-        Format::Text => tcptoll_show::sheet::text(&sheet::found_sheet(&found), screen::style()),
+        Format::Text if args.details => {
+            tcptoll_show::sheet::text(&sheet::found_sheet(&found), screen::style())
+        }
+        Format::Text => {
+            let details = details(args, result.as_deref());
+            brief::brief(&found, &details, screen::style())
+        }
         Format::Json => serde_json::to_string(&found)? + "\n",
     };
     stdout::print(&text, args.format)?;
@@ -433,8 +445,19 @@ fn write_snippet(args: &TuneArgs, found: &Found) -> bool {
     put("--snippet", path, &snippet.text(), Mark::Comment, args.quiet)
 }
 
-/// Writes the result and the page; whether that went well.
-fn write(args: &TuneArgs, found: &Found) -> bool {
+/// The command that prints all of a result.
+fn details(args: &TuneArgs, result: Option<&Path>) -> String {
+    let server = args.server.to_possible_value();
+    let server = server.as_ref().map_or("SERVER", |value| value.get_name());
+    let from = args.from.as_deref().or(result).map_or_else(
+        || "FILE".to_owned(),
+        |path| tcptoll_core::printable::shell_argument(&path.display().to_string()),
+    );
+    format!("tcptoll tune {server} --from {from} --details")
+}
+
+/// Writes the result and the page; whether that went well, and where the result is.
+fn write(args: &TuneArgs, found: &Found) -> (bool, Option<PathBuf>) {
     let json = serde_json::to_string(found).unwrap_or_default() + "\n";
     let place = || -> anyhow::Result<PathBuf> {
         let folder = output::record_folder()?;
@@ -442,19 +465,20 @@ fn write(args: &TuneArgs, found: &Found) -> bool {
         let stamp = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
         Ok(folder.join(format!("tune-{stamp}-{}.json", std::process::id())))
     };
-    let mut stored = match args.out.clone().map_or_else(place, Ok) {
-        Ok(path) => put("--out", &path, &json, Mark::Beginning, args.quiet),
+    let (mut stored, result) = match args.out.clone().map_or_else(place, Ok) {
+        Ok(path) => (put("--out", &path, &json, Mark::Beginning, args.quiet), Some(path)),
         Err(error) => {
             say(&format!("error: the result is not stored: {error:#}"));
-            false
+            (false, None)
         }
     };
+    let result = result.filter(|_| stored);
     if let Some(path) = &args.html {
         let page = sheet::found_sheet(found);
         let page = tcptoll_show::sheet::html(page, found);
         stored &= put("--html", path, &page, Mark::Markup, args.quiet);
     }
-    stored
+    (stored, result)
 }
 
 fn put(option: &str, path: &Path, text: &str, mark: Mark, quiet: bool) -> bool {
@@ -474,10 +498,31 @@ fn put(option: &str, path: &Path, text: &str, mark: Mark, quiet: bool) -> bool {
 
 // `--dry-run`: what a search would do, and how long it would take.
 
+/// Trials of a search, about, and the time of one with the start of the server, s.
+fn trials(asked: &TuneRequest<'_>, load: &Load) -> (f64, f64) {
+    let time_s = |name: &str| load.time_s(name).unwrap_or_default();
+    let trials = match asked.args.strategy {
+        TuneStrategy::Search => 20.0,
+        TuneStrategy::Vps2016 | TuneStrategy::Dedicated2016 => 5.0,
+    };
+    (trials, time_s("warmup") + time_s("duration") + 1.5)
+}
+
+/// How long a search takes in all.
+fn expected(asked: &TuneRequest<'_>, load: &Load) -> String {
+    let (trials, trial_s) = trials(asked, load);
+    let minutes = (trials * trial_s / 60.0).ceil();
+    let then = if asked.compare_time.is_zero() {
+        String::new()
+    } else {
+        format!("; then at most {} to compare the found setting", asked.args.compare_time)
+    };
+    format!("about {minutes:.0} min, some {trials:.0} settings × {trial_s:.0} s{then}")
+}
+
 /// What would be done, without doing it.
 fn plan(asked: &TuneRequest<'_>, load: &Load) -> String {
-    let number = |name: &str| load.time_s(name).unwrap_or_default();
-    let trial_s = number("warmup") + number("duration") + 1.5;
+    let (trials, trial_s) = trials(asked, load);
     let mut text = format!("server    {}\n", asked.server.name());
     if let Some(why) = &asked.server_why {
         text += &format!("          {why}\n");
@@ -493,10 +538,6 @@ fn plan(asked: &TuneRequest<'_>, load: &Load) -> String {
             traffic.visits, traffic.pages, traffic.span_s, traffic.rate_per_s_busiest
         );
     }
-    let trials = match asked.args.strategy {
-        TuneStrategy::Search => 20.0,
-        TuneStrategy::Vps2016 | TuneStrategy::Dedicated2016 => 5.0,
-    };
     text += &format!(
         "search    about {trials:.0} trials, {trial_s:.0} s each with the start of the server: {:.0} min\n",
         (trials * trial_s / 60.0).ceil()

@@ -80,7 +80,7 @@ fn a_finding_that_is_not_here_is_not_proved_and_text_object_and_status_say_so() 
 
 #[test]
 fn the_text_says_what_was_examined_then_what_was_found() {
-    let ran = examined(&[]);
+    let ran = examined(&["--details"]);
     let text = &ran.stdout;
     assert!(text.starts_with("tcptoll doctor · "), "{text}");
     assert!(text.contains("examined for 1") && text.contains("\n  servers "), "{text}");
@@ -92,6 +92,17 @@ fn the_text_says_what_was_examined_then_what_was_found() {
         }
     }
     assert!(!text.contains('\x1b'), "colour in a pipe");
+}
+
+#[test]
+fn one_screen_has_the_verdict_first_and_what_was_not_seen_last() {
+    let ran = examined(&[]);
+    let text = &ran.stdout;
+    let nothing = text.starts_with("Nothing found in 1");
+    assert_eq!(ran.status, Some(i32::from(!nothing)), "{text}");
+    assert!(text.lines().count() <= 22, "{text}");
+    assert!(text.contains("\nnot seen    "), "{text}");
+    assert!(text.ends_with("\nall         tcptoll doctor --details\n"), "{text}");
 }
 
 #[test]

@@ -132,7 +132,7 @@ pub(crate) const LINES: &[(&str, &[&str])] = &[
     ("connect --html /no/such/run.html", &["--html /no/such/run.html"]),
     ("study run backlgo", &["backlgo", "did you mean backlog?"]),
     ("study backlog --set cuont=3", &["--set cuont=3", "did you mean count?"]),
-    ("explain accept-quue-full", &["accept-quue-full", "did you mean accept-queue-full?"]),
+    ("explain no-such-cause", &["no-such-cause", "`tcptoll explain` lists all"]),
     ("lab ping 127.0.0.1", &["ping", "tcptoll lab -- ping 127.0.0.1"]),
     ("schema studies", &["studies", "study"]),
     ("completions cmd", &["cmd", "bash"]),

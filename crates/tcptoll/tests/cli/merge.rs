@@ -13,7 +13,7 @@ fn refused(args: &[&str], says: &[&str]) {
 #[test]
 fn what_cannot_be_merged_is_named_with_the_reason() {
     refused(&[], &["<RECORD>"]);
-    refused(&["no.jsonl"], &["no record can be merged: no.jsonl: No such file"]);
+    refused(&["no.jsonl"], &["no record can be merged:\n  no.jsonl: No such file"]);
     refused(&["Cargo.toml"], &["Cargo.toml: it does not begin with the header of a record"]);
     refused(&["a.jsonl", "--missing", "../x"], &["--missing", "sgp1='the machine was down'"]);
     refused(&["a.jsonl", "--margin", "0%"], &["--margin", "like 1%"]);

@@ -327,7 +327,7 @@ fn root_without_its_capabilities_is_told_which_one_is_missing_and_not_to_use_sud
     let ran = within(&["watch", "--once", "--interval", "100ms"]);
     let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("in another PID namespace, or root lacks CAP_SYS_PTRACE"), "{text}");
-    let ran = within(&["doctor", "--duration", "1s"]);
+    let ran = within(&["doctor", "--duration", "1s", "--details"]);
     let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("root has no CAP_SYS_PTRACE here") && !text.contains("sudo"), "{text}");
 }

@@ -136,7 +136,7 @@ fn a_hostile_name_of_a_process_or_a_configuration_is_clean_in_an_examination() {
     assert!(evidence.contains(FILE_NAME), "{evidence}");
     plain(&std::fs::read_to_string(page).unwrap());
     // What is to be typed looks into the same namespace.
-    let text = machine.shown(&["doctor", "-q", "--duration", "1s"]).stdout;
+    let text = machine.shown(&["doctor", "-q", "--duration", "1s", "--details"]).stdout;
     let pid = machine.child.id();
     let prove = format!("tcptoll doctor --netns {pid} --prove backlog-over-somaxconn");
     assert!(text.contains(&prove), "{text}");

@@ -189,7 +189,7 @@ fn a_watch_that_ends_closes_its_record_and_never_replaces_a_file() {
     fs::rename(&path, place.join("short.jsonl")).unwrap();
     let listed = run(tcptoll(&["runs"]).env("XDG_DATA_HOME", &data));
     assert_eq!(listed.status, Some(0), "{}", listed.stderr);
-    assert!(listed.stdout.contains("  [watch] watch  tcptoll report "), "{}", listed.stdout);
+    assert!(listed.stdout.contains("tcptoll report latest\n"), "{}", listed.stdout);
 }
 
 /// Stops a watch as a user does; gives its exit status and what it said.

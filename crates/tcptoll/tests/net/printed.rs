@@ -122,11 +122,10 @@ fn short_help_man_pages_completions_and_ascii_are_as_before() {
 /// Every name that the index has.
 fn explained() -> Vec<String> {
     let index = Program::new().printed(&["explain"]);
-    // A title stands in up to 27 columns before the first names; a sentence closes the index.
-    let rows = index.lines().filter(|line| line.get(27..29) == Some("  "));
-    let names: String = rows.map(|line| &line[29..]).collect::<Vec<_>>().join(" ");
+    // A name and its phrase, which begins in column 31.
+    let rows = index.lines().filter(|line| line.get(29..31) == Some("  "));
     let names: Vec<String> =
-        names.split([' ', ',']).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        rows.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
     assert!(names.len() > 90, "{names:?}");
     names
 }
@@ -134,7 +133,10 @@ fn explained() -> Vec<String> {
 #[test]
 fn every_name_is_explained_as_before() {
     let mut all = vec![vec!["explain".to_owned()]];
-    all.extend(explained().into_iter().map(|name| vec!["explain".to_owned(), name]));
+    for name in explained() {
+        all.push(vec!["explain".to_owned(), name.clone()]);
+        all.push(["explain", &name, "--long"].map(str::to_owned).into());
+    }
     frozen("explain", &concurrently(&all, |program, words| entry(program, words)).concat());
 }
 
@@ -168,6 +170,12 @@ fn errors_of_the_kernel_are_explained_as_before() {
         "possible SYN flooding",
         "nf_conntrack: table full, dropping packet",
         "upstream timed out",
+        "502",
+        "CLOSE_WAIT",
+        "TIME-WAIT",
+        "sH--",
+        "ECONNRFUSED",
+        "ephemeral port",
         "x",
         "",
         "accept-quue-full",
@@ -179,9 +187,16 @@ fn errors_of_the_kernel_are_explained_as_before() {
 /// Names of the built-in studies.
 fn studies(program: &Program) -> Vec<String> {
     let list = program.printed(&["study", "list"]);
-    let names = list.lines().take_while(|line| !line.is_empty());
-    let names = names.filter(|line| !line.starts_with(' '));
-    let names: Vec<String> = names.map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    // After a head and an empty line; the studies of the tour are one line.
+    let names = list.lines().skip_while(|line| !line.is_empty()).skip(1);
+    let names = names.filter_map(|line| line.split(' ').next());
+    let mut names: Vec<String> =
+        names.filter(|name| *name != "tour-*").map(str::to_owned).collect();
+    for part in
+        ["buffers", "connect", "dead-peer", "nagle", "page", "ports", "queue", "reuse", "verdict"]
+    {
+        names.push(format!("tour-{part}"));
+    }
     assert!(names.len() > 30, "{names:?}");
     names
 }

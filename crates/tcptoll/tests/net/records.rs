@@ -101,7 +101,8 @@ fn a_result_of_tune_is_shown_as_before() {
         entry(&program, &[&args[..], more].concat())
     };
     let mut said = tune(&["--distribution", "debian"]);
-    said += &tune(&["--distribution", "red-hat", "--behind-timeout", "60s"]);
+    said += &tune(&["--distribution", "debian", "--details"]);
+    said += &tune(&["--distribution", "red-hat", "--behind-timeout", "60s", "--details"]);
     said += &tune(&[
         "--distribution",
         "debian",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity};
 use tcptoll_live::doctor::{
     ConfigPosition, Examination, Listen, Machine, Program, Proof, ProofVerdict, ServerConfig,
-    Sourced, Upstream, examination_sheet, proof_parts,
+    Sourced, Upstream, brief, examination_sheet, proof_parts,
 };
 use tcptoll_live::watch::{ListenerState, Process, Rates};
 use tcptoll_show::{TextStyle, sheet};
@@ -222,6 +222,10 @@ fn examinations_are_rendered_as_reviewed() {
             ("JSON", serde_json::to_string(&examination).unwrap()),
         ];
         is_snapshot(&format!("doctor_{name}"), outputs);
+        let check = Some("`ss -lnt` shows a Recv-Q above the Send-Q.");
+        let style = TextStyle { colour: false, width: 80 };
+        let brief = brief(&examination, PROVABLE, check, style);
+        is_snapshot(&format!("doctor_{name}_brief"), [("brief", brief)]);
     }
     let style = TextStyle { colour: false, width: 80 };
     let proof = sheet::parts(&proof_parts(&proof()), style);

@@ -259,7 +259,10 @@ fn nothing_to_merge_is_an_error_that_names_the_files() {
     let folder = Folder::new();
     let error = merge(&[folder.0.path().join("no.jsonl")], MergeOptions::default()).unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with("no record can be merged: ") && text.contains("no.jsonl"), "{text}");
+    assert!(
+        text.starts_with("no record can be merged:\n  ") && text.contains("no.jsonl"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -170,6 +170,8 @@ impl<D: Driver> Part for Client<'_, D> {
                         self.slots.iter().filter(|slot| slot.busy).map(|slot| slot.begun_ns);
                     self.occupancy.close(now, since);
                 }
+                let until_ns = self.pace.ends_ns().saturating_add(self.load.timeout_ns);
+                self.counts.waits(self.under_way, until_ns);
                 // A server that is to close first is let do so.
                 if self.under_way == 0 && self.phases.is_empty(queue::CLOSE) {
                     break;
