@@ -248,7 +248,10 @@ pub(super) fn complete(study: &mut Study) {
     if has(MECHANISM) {
         return;
     }
-    let (lab, cuts) = (!has("to"), !has("to") && !has("fault"));
+    let lab = !has("to");
+    // Without a writer the question is the cost, which is measured while all are alive.
+    let silent = study.values("writer").iter().any(|writer| writer == "off");
+    let cuts = lab && !has("fault") && (!silent || has("detect-within"));
     let mechanisms: &[&str] = match (has("detect-within"), lab) {
         (false, true) => &["none", "tcp", "heartbeat", "lazy"],
         (true, true) => &["tcp", "heartbeat", "lazy"],

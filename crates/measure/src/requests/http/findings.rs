@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::kit::compared::{failures, figures, headline};
 use crate::kit::conclusion::{
-    answer_of, explain, explanations, first_sentence, ratios, step, value,
+    answer_of, enumerated, explain, explanations, first_sentence, step, value,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
@@ -17,6 +18,7 @@ use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, PlaceKind, Summary};
 use tcptoll_core::units::{capital, plural};
 use tcptoll_core::verdict::bound;
+use tcptoll_core::verdict::names::Names;
 
 /// Latency that grew by less than this factor is not said to have grown.
 const GROWTH_SHOWN: f64 = 1.1;
@@ -35,7 +37,11 @@ fn answer(summary: &Summary) -> String {
     let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| arm.failure.is_none()).collect();
     let cause = summary.causes.first().map(|cause| {
         let text = first_sentence(&cause.text);
-        if measured.len() > 1 { format!("Arm {}: {text}", cause.arm) } else { text.to_owned() }
+        if measured.len() > 1 {
+            format!("{}: {text}", capital(&Names::of(&summary.arms).named(&cause.arm)))
+        } else {
+            text.to_owned()
+        }
     });
     let mut sentences = Vec::new();
     if measured.iter().all(|arm| arm.ok == 0) {
@@ -64,6 +70,8 @@ fn answer(summary: &Summary) -> String {
         return answer_of(summary, sentences);
     }
     sentences.extend(bound::sentence(summary, "requests_per_s", "requests"));
+    sentences.extend(failures(summary, &super::SPEC));
+    sentences.extend(handshakes(summary, &measured));
     sentences.extend(schedules(&measured));
     match measured.as_slice() {
         [arm] => {
@@ -71,8 +79,11 @@ fn answer(summary: &Summary) -> String {
             sentences.extend(unanswered(summary));
         }
         arms => {
-            let compared = ratios(summary, "requests_per_s", "Throughput");
-            sentences.extend(compared.or_else(|| range(arms)));
+            let compared = headline(summary, &super::SPEC);
+            let alone = || figures(summary, &super::SPEC, "requests_per_s").or_else(|| only(arms));
+            let is_alone = compared.is_empty();
+            sentences.extend(compared);
+            sentences.extend(is_alone.then(alone).flatten());
         }
     }
     sentences.extend(unexpected(&measured));
@@ -103,6 +114,7 @@ fn rate_of(arm: &Arm, metric: &str) -> Option<String> {
 
 /// Open loop: what was due and what was sustained, before anything else.
 fn schedules(arms: &[&Arm]) -> Option<String> {
+    let names = Names::of(arms.iter().copied());
     let scheduled: Vec<&Arm> =
         arms.iter().copied().filter(|arm| value(arm, "intended_per_s").is_some()).collect();
     let saturated: Vec<&Arm> =
@@ -118,14 +130,14 @@ fn schedules(arms: &[&Arm]) -> Option<String> {
             });
             Some(match short {
                 None => "In every arm at least 99 % of the scheduled rate succeeded.".to_owned(),
-                Some(arm) => format!("In arm {}, {}.", arm.name, scheduled_and_succeeded(arm)?),
+                Some(arm) => format!("{}{}.", names.with(arm), scheduled_and_succeeded(arm)?),
             })
         }
         (_, [first, ..]) => Some(format!(
-            "{} of {} arms were saturated: in arm {}, {}.",
+            "{} of {} arms were saturated: with {}, {}.",
             saturated.len(),
             scheduled.len(),
-            first.name,
+            names.arm(first),
             sustained(first)?
         )),
     }
@@ -205,23 +217,45 @@ fn cpu(arm: &Arm) -> Option<String> {
     })
 }
 
-/// Several arms without ratios.
-fn range(arms: &[&Arm]) -> Option<String> {
-    let shown = |arm: &Arm| Some(number::count(value(arm, "requests_per_s")?.round() as u64));
-    let arms: Vec<&Arm> = arms.iter().copied().filter(|arm| arm.ok > 0).collect();
-    let rate = |arm: &&&Arm| value(arm, "requests_per_s").map_or(0, |rate| (rate * 1e3) as u64);
-    let (first, second, between) = match arms.as_slice() {
-        [arm] => return Some(format!("Throughput is {} requests/s ({}).", shown(arm)?, arm.name)),
-        [a, b] => (*a, *b, "and"),
-        arms => (*arms.iter().min_by_key(rate)?, *arms.iter().max_by_key(rate)?, "to"),
-    };
-    Some(format!(
-        "Throughput is {} requests/s ({}) {between} {} ({}).",
-        shown(first)?,
-        first.name,
-        shown(second)?,
-        second.name
-    ))
+/// The only one of several arms in which requests succeeded.
+fn only(arms: &[&Arm]) -> Option<String> {
+    let names = Names::of(arms.iter().copied());
+    let mut all = arms.iter().filter(|arm| arm.ok > 0);
+    let (arm, None) = (all.next()?, all.next()) else { return None };
+    let rate = number::three(value(arm, "requests_per_s")?);
+    Some(format!("The rate is {rate} requests/s ({}).", names.arm(arm)))
+}
+
+/// Where ways of TLS are compared: what a handshake takes, and how many were resumed.
+fn handshakes(summary: &Summary, arms: &[&Arm]) -> Option<String> {
+    if arms.len() < 2 || arms.iter().any(|arm| !arm.factors.contains_key("tls")) {
+        return None;
+    }
+    // Where they are what is compared, the figures are stated with the verdict.
+    let is_compared = summary.comparisons.iter().any(|one| one.metric.starts_with("tls_us"));
+    let names = Names::of(&summary.arms);
+    let took: Vec<String> = arms
+        .iter()
+        .filter(|_| !is_compared)
+        .filter_map(|arm| {
+            let handshake = arm.histograms.get(super::TLS.name)?;
+            let us = handshake.p50.or(handshake.mean)?;
+            Some(format!("{} ({})", number::time(us), names.arm(arm)))
+        })
+        .collect();
+    let share = |arm: &&&Arm| value(arm, super::TLS_RESUMED.name).is_some_and(|share| share > 0.0);
+    let resumed = arms.iter().find(share).and_then(|arm| {
+        let share = number::percent(value(arm, super::TLS_RESUMED.name)?);
+        Some(format!("{share} were resumed with {}", names.arm(arm)))
+    });
+    Some(match (took.is_empty(), resumed) {
+        (true, None) => return None,
+        (true, Some(resumed)) => format!("Of the TLS handshakes, {resumed}."),
+        (false, None) => format!("A TLS handshake takes {}.", enumerated(&took)),
+        (false, Some(resumed)) => {
+            format!("A TLS handshake takes {}; {resumed}.", enumerated(&took))
+        }
+    })
 }
 
 /// A count of sockets, of several rounds the mean.
