@@ -12,10 +12,7 @@ use tcptoll_core::verdict::consolidate;
 use tcptoll_core::verdict::names::Names;
 use tcptoll_show::effect;
 
-use super::conclusion::{enumerated, failed};
-
-/// Arms that are stated one by one; of more, the best, the worst and the one that others are compared with.
-const STATED: usize = 4;
+use super::conclusion::{STATED, enumerated, failed};
 
 /// From this time on, s, no number of rounds is advised.
 const PATIENCE_S: f64 = 600.0;
@@ -161,14 +158,13 @@ impl<'a> Compared<'a> {
             (Verdict::NoDifference, _) => vec![format!(
                 "No difference above {} was found: {}.",
                 number::percent(one.margin),
-                self.listed(&self.arms)
+                self.both(&self.arms)
             )],
             (Verdict::NotEnough, Some(ci95)) => {
-                let not_told = format!(
-                    "Not told yet: {} ({}).",
-                    self.may_be(one, ci95),
-                    self.listed(&self.arms)
-                );
+                let a = self.arms.iter().copied().filter(|arm| arm.name == one.a);
+                let b = self.arms.iter().copied().filter(|arm| arm.name == one.b);
+                let figures = self.both(&a.chain(b).collect::<Vec<_>>());
+                let not_told = format!("Not told yet: {} ({figures}).", self.may_be(one, ci95));
                 [Some(not_told), self.enough(&self.all)].into_iter().flatten().collect()
             }
             (Verdict::NotEnough, None) => vec![format!("{}{few}.", self.figures(None))],
@@ -217,6 +213,17 @@ impl<'a> Compared<'a> {
             );
         }
         format!("{} at best and {} at worst", each[0], each[1])
+    }
+
+    /// `4,610 and 4,600 requests/s`.
+    fn both(&self, arms: &[&Arm]) -> String {
+        let unit = self.phrase.map_or("", |phrase| phrase.unit);
+        let mut figures = self.written(arms);
+        if let (false, Some(first)) = (unit.is_empty(), figures.first_mut()) {
+            *first = bare(first, unit);
+            figures.iter_mut().skip(1).for_each(|figure| *figure = format!("{figure} {unit}"));
+        }
+        enumerated(&figures)
     }
 
     fn listed(&self, arms: &[&Arm]) -> String {
@@ -271,8 +278,7 @@ impl<'a> Compared<'a> {
             return None;
         }
         let figures = self.written(&[of_greater, of_lesser]);
-        let bare = |text: &String| text.replace(phrase.unit, "").trim_end().to_owned();
-        let figures: Vec<String> = figures.iter().map(bare).collect();
+        let figures: Vec<String> = figures.iter().map(|text| bare(text, phrase.unit)).collect();
         let greater = capital_of(&self.names.subject(greater));
         let lesser = self.names.subject(lesser);
         let does = if ratio < TIMES {
@@ -294,13 +300,18 @@ impl<'a> Compared<'a> {
     fn may_be(&self, one: &Comparison, [low, high]: [f64; 2]) -> String {
         let (a, b) = (self.names.subject(&one.a), self.names.subject(&one.b));
         let metric = &self.words;
-        if high > 2.0 || low < 0.5 {
-            let [_, low, high] = number::ratio_within(one.ratio.unwrap_or(1.0), [low, high]);
-            return format!(
-                "the {metric} of {a} may be between {low} and {high} times that of {b}"
-            );
-        }
         let is_time = self.metric.contains("_us");
+        if high > 2.0 || low < 0.5 {
+            let [low, high] = [low, high].map(|ratio| number::significant(ratio, 2));
+            let times = format!("between {low} and {high} times");
+            return match self.better {
+                Better::Lower if is_time => format!("{a} may take {times} as long as {b}"),
+                Better::Higher if self.metric.ends_with("_per_s") => {
+                    format!("{a} may be {times} as fast as {b}")
+                }
+                _ => format!("the {metric} of {a} may be {times} that of {b}"),
+            };
+        }
         let [less, more] = match self.better {
             Better::Lower if is_time => ["less", "more"],
             Better::Higher if self.metric.ends_with("_per_s") => ["slower", "faster"],
@@ -382,6 +393,9 @@ fn too_few(one: &Comparison) -> Option<String> {
     }
     let needed = sequence::fewest(if one.alpha > 0.0 { one.alpha } else { ALPHA_OF_ONE });
     Some(match one.ratio {
+        _ if one.rounds == 0 => {
+            "there is no verdict, because no round counts for both arms".to_owned()
+        }
         None => "there is no verdict, because a figure is missing or not above 0".to_owned(),
         Some(_) if one.rounds as usize >= needed => {
             "there is no verdict, because the figure is missing in some rounds".to_owned()
@@ -391,6 +405,11 @@ fn too_few(one: &Comparison) -> Option<String> {
             format!("{} {is} too few for a verdict", plural(u64::from(one.rounds), "round"))
         }
     })
+}
+
+/// A figure without its unit in words.
+fn bare(figure: &str, unit: &str) -> String {
+    figure.replace(unit, "").trim_end().to_owned()
 }
 
 /// A time without false precision: `40 s`, `4 min`.

@@ -6,7 +6,7 @@ use tcptoll_core::record::{Arm, Cause, NextStep, Summary};
 use tcptoll_core::verdict::names::Names;
 
 /// Arms and comparisons that are stated one by one; of more, the least and the most.
-const STATED: usize = 4;
+pub(crate) const STATED: usize = 4;
 
 /// Most sentences of an answer; one more, if operations failed.
 const SENTENCES: usize = 2;

@@ -11,7 +11,7 @@ use tcptoll_core::units::text_size;
 use tcptoll_core::verdict::names::Names;
 use tcptoll_core::verdict::throughput::{Direction, Limit};
 
-use crate::kit::conclusion::{Excerpt, enumerated, stated};
+use crate::kit::conclusion::{Excerpt, STATED, enumerated, stated};
 
 use super::transfer_arm::{QUEUE_SHOWN, SAME, SIZES, TransferArm, queue, told};
 
@@ -86,8 +86,12 @@ pub(super) fn sentences(arms: &[TransferArm<'_>], compared: Vec<String>) -> Vec<
     let suffices = Sizes::from_arms(arms).and_then(|sizes| {
         let from = from_on(&sizes, least);
         Some(match (from, tuned(&sizes, least, &names)) {
-            (Some(from), Some(Tuned::AsGood(tuned))) => format!("{from}, and {tuned}."),
+            (Some(from), Some(Tuned::AsGood(tuned))) if arms.len() > STATED => {
+                format!("{from}, and {tuned}.")
+            }
             (Some(from), _) => from + ".",
+            // Its figure was stated with the others.
+            (None, Some(Tuned::AsGood(_))) if arms.len() <= STATED => return None,
             (None, Some(Tuned::AsGood(text) | Tuned::Differs(text))) => text + ".",
             (None, None) => return None,
         })
@@ -153,7 +157,9 @@ fn from_on(sizes: &Sizes<'_>, least: &TransferArm<'_>) -> Option<String> {
     }
     let level = level_text(told.arm.factors.get(sizes.option)?);
     if size == *largest {
-        return None;
+        return last
+            .is(Limit::LinkRate)
+            .then(|| format!("Of these sizes, only {level} fills the link"));
     }
     let rest: Vec<&TransferArm<'_>> =
         sizes.fixed.iter().filter(|(other, _)| *other >= size).map(|(_, told)| told).collect();

@@ -373,6 +373,13 @@ fn packets(arms: &[CheckedArm<'_>]) -> Option<String> {
         format!("{} with {}", told.an_hour().unwrap_or_default(), told.name())
     };
     let list = listed(counted, |(_, size)| *size, phrase);
+    // One unit is enough.
+    let list = match list.find(UNIT).map(|at| list.split_at(at + UNIT.len())) {
+        Some((first, others)) => {
+            format!("{first}{}", others.replace(UNIT, "").replace("no packets", "none"))
+        }
+        None => list,
+    };
     Some(format!("An idle connection costs {list}."))
 }
 

@@ -41,19 +41,16 @@ fn answer(summary: &Summary) -> String {
         return "Nothing was measured.".to_owned();
     }
     let mut sentences = Vec::new();
-    match ill(summary) {
-        Some((arm, well)) => {
-            sentences.extend(hit(summary, &measured, arm, well));
-            sentences.extend(well.and_then(|well| spared(&measured, well)));
-            if well.is_none() {
-                sentences.extend(told(arm));
-            }
+    if let Some((arm, well)) = ill(summary) {
+        sentences.extend(hit(summary, &measured, arm, well));
+        sentences.extend(well.and_then(|well| spared(&measured, well)));
+        if well.is_none() {
+            sentences.extend(told(arm));
         }
-        None => {
-            sentences.extend(failures(summary, &super::SPEC));
-            sentences.extend(healthy(&measured));
-            sentences.extend(headline(summary, &super::SPEC));
-        }
+    } else {
+        sentences.extend(failures(summary, &super::SPEC));
+        sentences.extend(healthy(&measured));
+        sentences.extend(headline(summary, &super::SPEC));
     }
     if sentences.is_empty() {
         sentences.push(format!(

@@ -23,6 +23,9 @@ use tcptoll_core::verdict::names::Names;
 /// Latency that grew by less than this factor is not said to have grown.
 const GROWTH_SHOWN: f64 = 1.1;
 
+/// From this share of what was due on, a schedule was kept.
+const KEPT: f64 = 0.99;
+
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
     explain(summary, ALL, |_, _| None);
@@ -71,7 +74,11 @@ fn answer(summary: &Summary) -> String {
     }
     sentences.extend(bound::sentence(summary, "requests_per_s", "requests"));
     sentences.extend(failures(summary, &super::SPEC));
-    sentences.extend(handshakes(summary, &measured));
+    let handshakes = handshakes(summary, &measured);
+    // Where they are what is compared, the comparison is stated first.
+    let (before, after) =
+        if compares_tls(summary) { (None, handshakes) } else { (handshakes, None) };
+    sentences.extend(before);
     sentences.extend(schedules(&measured));
     match measured.as_slice() {
         [arm] => {
@@ -84,6 +91,7 @@ fn answer(summary: &Summary) -> String {
             let is_alone = compared.is_empty();
             sentences.extend(compared);
             sentences.extend(is_alone.then(alone).flatten());
+            sentences.extend(after);
         }
     }
     sentences.extend(unexpected(&measured));
@@ -121,12 +129,14 @@ fn schedules(arms: &[&Arm]) -> Option<String> {
         scheduled.iter().copied().filter(|arm| arm.saturation.is_some()).collect();
     match (scheduled.as_slice(), saturated.as_slice()) {
         ([], _) => None,
+        // The latency is stated with the rate that was kept.
+        ([arm], []) if kept(arm).is_some() => None,
         ([arm], []) => scheduled_and_succeeded(arm).map(|text| format!("{text}.")),
         ([_], [arm]) => sustained(arm).map(|text| format!("Saturated: {text}.")),
         (_, []) => {
             let short = scheduled.iter().find(|arm| {
                 let (due, achieved) = (value(arm, "intended_per_s"), value(arm, "achieved_per_s"));
-                due.zip(achieved).is_some_and(|(due, achieved)| achieved < due * 0.99)
+                due.zip(achieved).is_some_and(|(due, achieved)| achieved < due * KEPT)
             });
             Some(match short {
                 None => "In every arm at least 99 % of the scheduled rate succeeded.".to_owned(),
@@ -141,6 +151,15 @@ fn schedules(arms: &[&Arm]) -> Option<String> {
             sustained(first)?
         )),
     }
+}
+
+/// The rate that was scheduled, if it was kept.
+fn kept(arm: &Arm) -> Option<String> {
+    let (due, achieved) = (value(arm, "intended_per_s")?, value(arm, "achieved_per_s")?);
+    let off = value(arm, "rate_resolution_per_s").unwrap_or(0.0);
+    let is_kept =
+        arm.saturation.is_none() && achieved + off >= due * KEPT && off <= due * RESOLUTION_SHOWN;
+    is_kept.then(|| number::three(due))
 }
 
 fn scheduled_and_succeeded(arm: &Arm) -> Option<String> {
@@ -183,7 +202,9 @@ fn one(arm: &Arm) -> Option<String> {
             let typical = time(latency.p50.or(latency.mean)?);
             let word = if latency.p50.is_some() { "median" } else { "mean" };
             let p99 = latency.p99.map_or_else(String::new, |p99| format!(" (p99 {})", time(p99)));
-            if value(arm, "intended_per_s").is_some() {
+            if let Some(rate) = kept(arm) {
+                format!("At {rate} requests/s, the {word} latency{with} was {typical}{p99}.")
+            } else if value(arm, "intended_per_s").is_some() {
                 format!("The {word} latency{with} was {typical}{p99}.")
             } else {
                 let rate = rate.trim_end_matches("/s");
@@ -226,13 +247,17 @@ fn only(arms: &[&Arm]) -> Option<String> {
     Some(format!("The rate is {rate} requests/s ({}).", names.arm(arm)))
 }
 
+/// Whether the handshake of TLS is what is compared.
+fn compares_tls(summary: &Summary) -> bool {
+    summary.comparisons.iter().any(|one| one.metric.starts_with("tls_us"))
+}
+
 /// Where ways of TLS are compared: what a handshake takes, and how many were resumed.
 fn handshakes(summary: &Summary, arms: &[&Arm]) -> Option<String> {
     if arms.len() < 2 || arms.iter().any(|arm| !arm.factors.contains_key("tls")) {
         return None;
     }
-    // Where they are what is compared, the figures are stated with the verdict.
-    let is_compared = summary.comparisons.iter().any(|one| one.metric.starts_with("tls_us"));
+    let is_compared = compares_tls(summary);
     let names = Names::of(&summary.arms);
     let took: Vec<String> = arms
         .iter()

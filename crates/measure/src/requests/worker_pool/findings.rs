@@ -4,7 +4,7 @@ use super::BACKEND;
 use super::effects::{PoolArm, STUCK, advise, plainest};
 use serde_json::Value;
 
-use crate::kit::compared::headline;
+use crate::kit::compared::{failures, headline};
 use crate::kit::conclusion::{answer_of, cured, enumerated, explain, explanations, step};
 use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 use tcptoll_core::experiment::figures::RTT;
@@ -28,21 +28,18 @@ fn answer(summary: &Summary) -> String {
         summary.arms.iter().filter_map(PoolArm::from_arm).filter(|told| told.arm.ok > 0).collect();
     let Some(first) = told.first() else { return "No request succeeded.".to_owned() };
     let stuck = plainest(&told);
-    let mut sentences = match stuck {
-        Some(stuck) => {
-            let mut sentences = vec![avalanche(summary, &told, stuck)];
-            sentences.extend(others(summary, &told, stuck));
-            sentences
-        }
-        None => {
-            let mut sentences = headline(summary, &super::SPEC);
-            sentences.extend(calm(
-                told.iter().copied().find(|told| told.busy().is_some()).unwrap_or(*first),
-            ));
-            sentences
-        }
+    let mut sentences = if let Some(stuck) = stuck {
+        let mut sentences = vec![avalanche(summary, &told, stuck)];
+        sentences.extend(others(summary, &told, stuck));
+        sentences
+    } else {
+        let arm = told.iter().copied().find(|told| told.busy().is_some()).unwrap_or(*first);
+        let mut sentences = headline(summary, &super::SPEC);
+        sentences.extend(calm(arm));
+        sentences
     };
     sentences.splice(1..1, too_short(summary));
+    sentences.splice(0..0, failures(summary, &super::SPEC));
     answer_of(summary, sentences)
 }
 
