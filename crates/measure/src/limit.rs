@@ -378,6 +378,7 @@ fn unknown(text: &str, name: &str, spec: &Spec) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tcptoll_core::study::Settings;
 
     fn parse(text: &str) -> Result<Limit, String> {
         Limit::parse(text, SPECS.find("connect").unwrap())
@@ -523,7 +524,7 @@ mod tests {
         let limit = parse("connections_per_s lower").unwrap();
         assert!(limit.check(&[]).unwrap_err().contains("compares nothing"));
         let pair =
-            |metric: &str| Pair { metric: metric.to_owned(), a: 1, b: 0, per: Default::default() };
+            |metric: &str| Pair { metric: metric.to_owned(), a: 1, b: 0, per: Settings::default() };
         let other = limit.check(&[pair("connect_us_mean")]).unwrap_err();
         assert!(other.ends_with("write 'connect_us_mean lower'"), "{other}");
         limit.check(&[pair("connect_us_mean"), pair("connections_per_s")]).unwrap();

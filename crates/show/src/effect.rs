@@ -85,14 +85,14 @@ pub(crate) fn shown_from() -> String {
 }
 
 /// More rounds than this are no advice: longer trials cost less.
-const MOST_ROUNDS: u64 = 1_000;
+pub const MOST_ROUNDS: u64 = 1_000;
 
 /// Rounds after which the interval is about as narrow as the margin, if its width goes on falling
 /// with the root of their number; rounded up to two digits.
 ///
 /// None: there is no interval or no margin yet, or the interval is narrow enough and lies across the
 /// end of the margin, where nobody can say how many it takes.
-fn rounds_needed(c: &Comparison) -> Option<u64> {
+pub fn rounds_needed(c: &Comparison) -> Option<u64> {
     let [low, high] = c.ci95?;
     let half_width = (high / low).ln() / 2.0;
     let margin = (c.margin > 0.0).then(|| c.margin.ln_1p())?;

@@ -28,6 +28,10 @@ pub struct Opt {
     /// Where it applies: all of these hold. Empty: everywhere.
     #[serde(rename = "applies", skip_serializing_if = "<[_]>::is_empty")]
     pub only: &'static [Only],
+    /// The metric that its levels are compared in, where no other option is varied and the study names none;
+    /// absent: the experiment's primary metric.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks: Option<&'static str>,
     /// Whether a value may begin with a minus, so that the message about it is ours.
     #[serde(skip)]
     pub number: bool,
@@ -143,6 +147,7 @@ impl Opt {
             default: DefaultValue::Nothing,
             levels,
             only: &[],
+            asks: None,
             number: false,
         }
     }
@@ -203,6 +208,13 @@ impl Opt {
     #[must_use]
     pub const fn alone(mut self, value: &'static str) -> Self {
         self.levels = Levels::EachOr(value);
+        self
+    }
+
+    /// Its levels are compared in this metric.
+    #[must_use]
+    pub const fn asks(mut self, metric: &'static str) -> Self {
+        self.asks = Some(metric);
         self
     }
 

@@ -43,6 +43,9 @@ pub struct Spec {
     pub histograms: &'static [&'static HistogramSpec],
     /// The metric that comparisons and stop rules look at, unless a study names another.
     pub primary: &'static str,
+    /// How metrics are stated in the first sentence of an answer, those that comparisons may be of.
+    #[serde(skip)]
+    pub phrases: &'static [Phrase],
     /// Distributions that may carry the answer, the first one that a run has.
     pub answers: &'static [&'static str],
     /// The smallest difference that matters, relative, unless a study states another: 0.01 is 1 %.
@@ -73,6 +76,7 @@ impl Spec {
         metrics: &[],
         histograms: &[],
         primary: "",
+        phrases: &[],
         answers: &[],
         margin: 0.01,
         operation: Noun { one: "operation", many: "operations", short: "op" },
@@ -106,6 +110,37 @@ impl Spec {
     /// Every name that a metric may go by: metrics, and figures of distributions.
     pub fn metric_names(&self) -> Vec<String> {
         metric_names(&self.single_metrics(), &self.distributions())
+    }
+}
+
+/// How a metric is stated in a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phrase {
+    /// The metric.
+    pub metric: &'static str,
+    /// The sentence around the figures of all arms, without full stop: `Opening a connection takes {}`.
+    pub all: &'static str,
+    /// Between two arms, where the first has more: `answers {} as many requests/s as`. Empty: both figures are
+    /// stated alone.
+    pub more: &'static str,
+    /// Stands after the first figure instead of its unit: `requests/s`. Empty: each figure has its unit.
+    pub unit: &'static str,
+}
+
+impl Phrase {
+    /// A time or an amount: `Opening a connection takes {}`.
+    pub const fn of(metric: &'static str, all: &'static str) -> Self {
+        Self { metric, all, more: "", unit: "" }
+    }
+
+    /// A rate: `The rate is {}`, and what the greater one does more often.
+    pub const fn rate(
+        metric: &'static str,
+        all: &'static str,
+        more: &'static str,
+        unit: &'static str,
+    ) -> Self {
+        Self { metric, all, more, unit }
     }
 }
 

@@ -106,7 +106,7 @@ pub(crate) fn exact(arm: &Arm, metric: &str) -> Option<f64> {
 }
 
 /// `"≥ "` before a value that is a lower bound.
-pub(crate) fn sign(arm: &Arm, metric: &str, value: f64) -> &'static str {
+pub fn sign(arm: &Arm, metric: &str, value: f64) -> &'static str {
     let of_histogram = figure(arm, metric).filter(|_| !arm.metrics.contains_key(metric));
     of_histogram.map_or("", |(histogram, _)| histogram.sign(value))
 }
@@ -119,7 +119,7 @@ fn figure<'a>(arm: &'a Arm, metric: &str) -> Option<(&'a HistogramSummary, &'sta
 }
 
 /// The unit of [`value`].
-pub(crate) fn unit(arm: &Arm, metric: &str) -> Option<String> {
+pub fn unit(arm: &Arm, metric: &str) -> Option<String> {
     if let Some(metric) = arm.metrics.get(metric) {
         return Some(metric.unit.clone());
     }

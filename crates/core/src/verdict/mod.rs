@@ -8,6 +8,7 @@ pub mod compare;
 pub mod consolidate;
 pub mod drops;
 pub mod effective;
+pub mod names;
 pub mod points;
 pub mod port_cliff;
 mod stop;

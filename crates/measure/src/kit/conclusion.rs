@@ -2,27 +2,18 @@
 //! many, sentences, an answer of them, and commands to run next.
 
 use tcptoll_core::experiment::spec::CauseSpec;
-use tcptoll_core::number;
-use tcptoll_core::record::{Arm, Cause, Comparison, NextStep, Summary};
+use tcptoll_core::record::{Arm, Cause, NextStep, Summary};
 pub(crate) use tcptoll_core::units::first_sentence;
+use tcptoll_core::verdict::names::Names;
 
 /// Arms and comparisons that are stated one by one; of more, the least and the most.
-const STATED: usize = 4;
+pub(crate) const STATED: usize = 4;
 
-/// Most characters of ratios that are stated one by one; of longer ones, the least and the most.
-const LISTED: usize = 200;
+/// Most sentences of an answer; one more, if operations failed.
+const SENTENCES: usize = 2;
 
-/// Most sentences of an answer, with the verdict that comes first.
-const SENTENCES: usize = 3;
-
-/// Most characters of an answer, with the verdict that comes first.
-pub(crate) const ANSWER_MAX: usize = 400;
-
-/// Characters of the verdict of one comparison without its names, or of the count of several.
-pub(crate) const VERDICT_MAX: usize = 110;
-
-/// The same of a second comparison that has its words within the same sentence.
-const SECOND_MAX: usize = 20;
+/// Most characters of an answer.
+pub(crate) const ANSWER_MAX: usize = 300;
 
 /// Those of the causes that the arm's evidence supports, in the order of the list.
 pub(crate) fn supported(arm: &Arm, causes: &[&CauseSpec]) -> Vec<Cause> {
@@ -83,6 +74,11 @@ pub(crate) fn explanations(summary: &Summary) -> Vec<NextStep> {
     steps
 }
 
+/// Operations of an arm that failed by themselves, and not because the run was stopped.
+pub(crate) fn failed(arm: &Arm) -> u64 {
+    arm.errors.iter().filter(|(class, _)| *class != "interrupted").map(|(_, count)| *count).sum()
+}
+
 /// The value of a metric in an arm.
 ///
 /// None: it was not measured.
@@ -117,35 +113,21 @@ pub(crate) fn first_stated<T>(all: &[T]) -> &[T] {
     &all[..all.len().min(STATED)]
 }
 
-/// An answer of these sentences, the most important first: with the verdict that comes before, at most
-/// three of them and 400 characters. The first is always part of it, each other one if it has room.
+/// An answer of these sentences, the most important first: at most two of them, three if operations failed, and
+/// 300 characters. The first is always part of it, each other one if it has room.
 pub(crate) fn answer_of(summary: &Summary, sentences: Vec<String>) -> String {
-    let verdict = verdict(&summary.comparisons);
-    let room = ANSWER_MAX.saturating_sub(verdict);
-    let most = SENTENCES - usize::from(verdict > 0);
+    let failed = summary.arms.iter().any(|arm| failed(arm) > 0);
+    let most = SENTENCES + usize::from(failed);
     let mut chosen: Vec<String> = Vec::new();
     let mut length = 0;
     for sentence in sentences {
         let longer = length + usize::from(length > 0) + sentence.chars().count();
-        if chosen.is_empty() || (chosen.len() < most && longer <= room) {
+        if chosen.is_empty() || (chosen.len() < most && longer <= ANSWER_MAX) {
             chosen.push(sentence);
             length = longer;
         }
     }
     chosen.join(" ")
-}
-
-/// Characters that the verdict before the answer needs.
-fn verdict(comparisons: &[Comparison]) -> usize {
-    let length = |names: &[&String]| names.iter().map(|name| name.chars().count()).sum::<usize>();
-    match comparisons {
-        [] => 0,
-        [one] => VERDICT_MAX + length(&[&one.a, &one.b, &one.metric]),
-        [one, two] if (&one.b, &one.metric) == (&two.b, &two.metric) => {
-            VERDICT_MAX + SECOND_MAX + length(&[&one.a, &two.a, &one.b, &one.metric])
-        }
-        _ => VERDICT_MAX,
-    }
 }
 
 /// `a, b and c`.
@@ -157,62 +139,9 @@ pub(crate) fn enumerated(phrases: &[String]) -> String {
     }
 }
 
-/// The arm before a sentence, where there are several: `In arm NAME, `.
-pub(crate) fn in_arm(several: bool, arm: &Arm) -> String {
-    if several { format!("In arm {}, ", arm.name) } else { String::new() }
-}
-
-/// The ratios of a metric in a sentence: `HEAD relative to B: A 0.52× (95 % CI 0.51–0.54), …`. Of
-/// many, or of long names, the least and the most.
-///
-/// None: there are none, or one or two of one base, whose ratios come before the answer with the verdicts.
-pub(crate) fn ratios(summary: &Summary, metric: &str, head: &str) -> Option<String> {
-    match summary.comparisons.as_slice() {
-        [] | [_] => return None,
-        [one, two] if one.b == two.b && one.metric == two.metric => return None,
-        _ => {}
-    }
-    let (least, most, count) = match comparisons(summary, metric) {
-        Excerpt::Each(mut all) => {
-            let text = listed(head, &all, ", ")? + ".";
-            if all.len() < 3 || text.chars().count() <= LISTED {
-                return Some(text);
-            }
-            let ratio = |one: &Comparison| one.ratio.unwrap_or(1.0);
-            all.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
-            (*all.first()?, *all.last()?, all.len())
-        }
-        Excerpt::Ends(least, most, count) => (least, most, count),
-    };
-    Some(format!("{} ({count} comparisons).", listed(head, &[least, most], " to ")?))
-}
-
-fn listed(head: &str, all: &[&Comparison], between: &str) -> Option<String> {
-    let base = &all.first()?.b;
-    let same = all.iter().all(|one| one.b == *base);
-    let each: Vec<String> = all
-        .iter()
-        .map(|one| {
-            let compared_with = if same { String::new() } else { format!(" of {}", one.b) };
-            format!("{} {}{compared_with}", one.a, with_interval(one))
-        })
-        .collect();
-    let relative = if same { format!(" relative to {base}") } else { String::new() };
-    Some(format!("{head}{relative}: {}", each.join(between)))
-}
-
-/// `0.520× (95 % CI 0.510–0.540)`.
-fn with_interval(one: &Comparison) -> String {
-    number::times(one.ratio.unwrap_or(1.0), one.ci95).concat()
-}
-
-/// The comparisons of a metric that have a ratio: all, or those of the least and the most ratio.
-fn comparisons<'a>(summary: &'a Summary, metric: &str) -> Excerpt<&'a Comparison> {
-    let ratio = |comparison: &Comparison| comparison.ratio.filter(|ratio| ratio.is_finite());
-    let of_metric =
-        |comparison: &&Comparison| comparison.metric == metric && ratio(comparison).is_some();
-    let all = summary.comparisons.iter().filter(of_metric).collect();
-    stated(all, |comparison| comparison.ratio.unwrap_or(1.0))
+/// The arm before a sentence, where there are several: `With backlog 16, `, `In arm NAME, `.
+pub(crate) fn in_arm(arms: &[&Arm], arm: &Arm) -> String {
+    Names::of(arms.iter().copied()).with(arm)
 }
 
 #[cfg(test)]
@@ -265,16 +194,17 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_at_most_three_sentences_and_room_for_the_verdict() {
+    fn an_answer_has_two_sentences_and_a_third_if_something_failed() {
         let sentences = || ["One.", "Two.", "Three.", "Four."].map(str::to_owned).to_vec();
         let mut summary = Summary::default();
-        assert_eq!(answer_of(&summary, sentences()), "One. Two. Three.");
-        summary.comparisons = vec![Comparison::default()];
         assert_eq!(answer_of(&summary, sentences()), "One. Two.");
+        let errors = [("reset".to_owned(), 1)].into();
+        summary.arms = vec![Arm { errors, ..Arm::default() }];
+        assert_eq!(answer_of(&summary, sentences()), "One. Two. Three.");
         let long = |length| "l".repeat(length);
-        let first = answer_of(&summary, vec![long(500), "Two.".to_owned()]);
-        assert_eq!(first, long(500), "the first in any case");
-        let skipped = answer_of(&summary, vec!["One.".to_owned(), long(290), "Three.".to_owned()]);
+        let first = answer_of(&summary, vec![long(400), "Two.".to_owned()]);
+        assert_eq!(first, long(400), "the first in any case");
+        let skipped = answer_of(&summary, vec!["One.".to_owned(), long(296), "Three.".to_owned()]);
         assert_eq!(skipped, "One. Three.");
     }
 
@@ -282,31 +212,5 @@ mod tests {
     fn a_sentence_ends_before_the_next_capital() {
         assert_eq!(first_sentence("Linux 6.1 vs. 5.4. Next."), "Linux 6.1 vs. 5.4.");
         assert_eq!(first_sentence("Only one."), "Only one.");
-    }
-
-    #[test]
-    fn ratios_name_their_base_once_and_the_ends_of_many() {
-        let one = |a: &str, b: &str, ratio: f64| Comparison {
-            metric: "m".into(),
-            a: a.into(),
-            b: b.into(),
-            ratio: Some(ratio),
-            ..Comparison::default()
-        };
-        let sentence = |comparisons: &[Comparison]| {
-            let comparisons = comparisons.to_vec();
-            ratios(&Summary { comparisons, ..Summary::default() }, "m", "Rate")
-        };
-        let [x, y] = [one("x", "b", 0.52), one("y", "b", 12.0)];
-        assert_eq!(sentence(std::slice::from_ref(&x)), None);
-        assert_eq!(sentence(&[x.clone(), y.clone()]), None);
-        let apart = sentence(&[x.clone(), one("y", "c", 1.5)]);
-        assert_eq!(apart.as_deref(), Some("Rate: x 0.520× of b, y 1.50× of c."));
-        let long = one(&"l".repeat(200), "b", 0.7);
-        let ends = sentence(&[y, long, x]);
-        assert_eq!(
-            ends.as_deref(),
-            Some("Rate relative to b: x 0.520× to y 12.0× (3 comparisons).")
-        );
     }
 }

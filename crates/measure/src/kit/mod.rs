@@ -1,6 +1,7 @@
 //! One trial, wherever its two ends stand: the procedure of all, the place, its hosts, what is noted,
 //! and the settings that experiments share. Read `procedure` first.
 
+pub(crate) mod compared;
 pub(crate) mod conclusion;
 pub(crate) mod hosts;
 pub(crate) mod notes;

@@ -8,17 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tcptoll_core::number;
 use tcptoll_core::record::{
-    Arm, Comparison, Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Rounds, Summary,
-    Trial, Verdict, WarningEntry,
+    Arm, Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Rounds, Summary, Trial,
+    WarningEntry,
 };
 use tcptoll_core::study::FAILURES_ALLOWED;
-use tcptoll_core::units::capital;
 use tcptoll_core::verdict::answer;
 use tcptoll_core::verdict::warning::Warning;
 use tcptoll_core::verdict::{bound, compare, consolidate};
 
 use super::schedule::Schedule;
-use crate::experiments::SPECS;
+use crate::kit::conclusion::failed;
 
 /// What is known of a run besides its header.
 pub(super) struct RunState<'a> {
@@ -67,13 +66,8 @@ pub(super) fn summary(header: &Header, schedule: &Schedule, ended: &RunState<'_>
     summary.valid |= bound::limit(&summary).is_some();
     too_many_failures(&mut summary, schedule);
     (schedule.spec.conclude)(&mut summary);
-    match &study.answer {
-        Some(sentence) => summary.answer = answer::fill(sentence, &summary, &schedule.metric),
-        // What was asked comes first: whether the arms differ.
-        None if !summary.comparisons.is_empty() => {
-            summary.answer = format!("{} {}", verdicts(&summary.comparisons), summary.answer);
-        }
-        None => {}
+    if let Some(sentence) = &study.answer {
+        summary.answer = answer::fill(sentence, &summary, &schedule.metric);
     }
     summary
 }
@@ -90,11 +84,6 @@ fn too_many_failures(summary: &mut Summary, schedule: &Schedule) {
             summary.valid = false;
         }
     }
-}
-
-/// Operations that failed by themselves, and not because the run was stopped.
-fn failed(arm: &Arm) -> u64 {
-    arm.errors.iter().filter(|(class, _)| *class != "interrupted").map(|(_, count)| *count).sum()
 }
 
 /// Why a run that came to its end measured nothing; `None`: something was measured, or no arm came to
@@ -286,47 +275,4 @@ fn elsewhere(began: &Passport, resumed: &[Resumed]) -> Option<WarningEntry> {
     differs.dedup();
     (!differs.is_empty())
         .then(|| Warning::ResumedElsewhere { what: differs.join(", ") }.entry(None))
-}
-
-/// What the comparisons say, in a sentence before the experiment's own.
-fn verdicts(comparisons: &[Comparison]) -> String {
-    if let [c] = comparisons {
-        let metric = SPECS.words_of_metric(&c.metric);
-        let (a, b, margin) = (&c.a, &c.b, number::percent(c.margin));
-        let has = match (c.ratio, c.ci95) {
-            (Some(ratio), ci95) => {
-                let [times, interval] = number::times(ratio, ci95);
-                let few = if ci95.is_none() { " (too few rounds for an interval)" } else { "" };
-                format!("{times} the {metric} of {b}{interval}{few}")
-            }
-            _ => format!("no ratio in {metric} to {b}"),
-        };
-        return match c.verdict {
-            Verdict::Higher | Verdict::Lower => format!("{a}: {has}, {}.", c.verdict),
-            Verdict::NoDifference => {
-                format!("{a}: {has}, no difference found (margin {margin}).")
-            }
-            Verdict::NotEnough => format!("{a}: {has}, not enough evidence (margin {margin})."),
-        };
-    }
-    if let [one, two] = comparisons
-        && (&one.b, &one.metric) == (&two.b, &two.metric)
-    {
-        let each = |c: &Comparison| match (c.ratio, c.ci95) {
-            (Some(ratio), ci95) => {
-                format!("{} {}, {}", c.a, number::times(ratio, ci95).concat(), c.verdict)
-            }
-            _ => format!("{}, {}", c.a, c.verdict),
-        };
-        let metric = capital(&SPECS.words_of_metric(&one.metric));
-        return format!("{metric} relative to {}: {}; {}.", one.b, each(one), each(two));
-    }
-    let count = |verdict| comparisons.iter().filter(|c| c.verdict == verdict).count();
-    let words: Vec<String> =
-        [Verdict::Higher, Verdict::Lower, Verdict::NoDifference, Verdict::NotEnough]
-            .into_iter()
-            .filter(|verdict| count(*verdict) > 0)
-            .map(|verdict| format!("{} {verdict}", count(verdict)))
-            .collect();
-    format!("Of {} comparisons: {}.", comparisons.len(), words.join(", "))
 }

@@ -8,11 +8,11 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use tcptoll_core::number;
 use tcptoll_core::record::{
     Arm, Comparison, Merged, Missing, NotMerged, OverPoints, PointRatio, RECORD_VERSION, Summary,
     Trial, Verdict, WarningEntry,
 };
+use tcptoll_core::units::plural;
 use tcptoll_core::verdict::answer;
 use tcptoll_core::verdict::points::ROUNDS_OF_A_POINT;
 use tcptoll_core::verdict::points::{PointTrials, over_points};
@@ -151,10 +151,8 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
     if let Some(sentence) = &first.header.study.answer {
         summary.answer = answer::fill(sentence, &summary, &schedule.metric);
     }
-    let verdicts: Vec<String> =
-        summary.comparisons.iter().take(ANSWERED).map(sentence_of_points).collect();
-    let parts: Vec<&str> =
-        verdicts.iter().chain([&summary.answer]).map(|part| part.trim()).collect();
+    let of_points = summary.comparisons.iter().take(ANSWERED).filter_map(sentence_of_points);
+    let parts: Vec<String> = std::iter::once(summary.answer.clone()).chain(of_points).collect();
     summary.answer = parts.join(" ").trim().into();
     of_merge(&mut summary, merged, &own);
     summary.points = Some(listed_points(merged, points, &own, left_out, schedule.arms.len()));
@@ -218,41 +216,38 @@ fn as_rounds(own: &[Summary], left_out: &[Option<String>]) -> Vec<Trial> {
     own.iter().zip(left_out).enumerate().flat_map(of_point).collect()
 }
 
-/// What a comparison over points says, in one or two sentences.
-fn sentence_of_points(c: &Comparison) -> String {
-    let Some(points) = &c.points else { return String::new() };
+/// What the points say of a comparison, in one sentence.
+fn sentence_of_points(c: &Comparison) -> Option<String> {
+    let points = c.points.as_ref()?;
     let metric = SPECS.words_of_metric(&c.metric);
-    let (a, b, n) = (&c.a, &c.b, c.rounds);
-    let counted = if n == 1 { "1 point".to_owned() } else { format!("{n} points") };
-    let own = own_verdicts(points);
-    match (c.ratio, c.ci95) {
+    let (a, b, n) = (&c.a, &c.b, u64::from(c.rounds));
+    Some(match (c.ratio, c.ci95, c.verdict) {
         _ if n == 0 => {
             let first = points.each.iter().find_map(|point| point.left_out.as_ref());
             let why = first.map_or_else(String::new, |why| format!(" The first: {why}."));
             format!("{a} and {b}: no point counts for the {metric}.{why}")
         }
-        (Some(ratio), Some(ends)) => {
-            let [times, interval] = number::times(ratio, Some(ends));
+        (Some(_), Some(_), verdict @ (Verdict::Higher | Verdict::Lower)) => {
             let opposite = match points.opposite_verdicts {
                 0 => String::new(),
-                1 => " 1 point has the opposite verdict.".to_owned(),
-                count => format!(" {count} points have the opposite verdict."),
+                1 => "; 1 point has the opposite verdict".to_owned(),
+                count => format!("; {count} points have the opposite verdict"),
             };
-            format!(
-                "{a}: {times} the {metric} of {b} over {counted}{interval}, {}.{opposite}",
-                c.verdict
-            )
+            format!("Over {}, {a} is {verdict} than {b}{opposite}.", plural(n, "point"))
         }
-        (Some(ratio), None) => format!(
-            "{a}: {} the {metric} of {b}, mean of {counted}; a verdict over points needs {}. Verdicts of single points: {own}.",
-            number::times(ratio, None)[0],
-            points.least
+        (Some(_), Some(_), verdict) => format!("Over {}: {verdict}.", plural(n, "point")),
+        (Some(_), None, _) => format!(
+            "{} {} too few for a verdict, which takes {}; single points: {}.",
+            plural(n, "point"),
+            if n == 1 { "is" } else { "are" },
+            points.least,
+            own_verdicts(points)
         ),
         _ => format!(
-            "{a} and {b}: no ratio in {metric} over {counted}, because a value is not above 0. Of the difference: {}.",
-            c.verdict
+            "{a} and {b}: no ratio in {metric} over {}, because a value is not above 0.",
+            plural(n, "point")
         ),
-    }
+    })
 }
 
 /// `4 lower (ams, fra, lon, nyc), 1 not enough evidence (sgp)`.

@@ -62,7 +62,7 @@ impl Schedule {
             |arm: &PlannedArm| experiment.plan(&arm.settings).map_err(|e| of_arm(&arms, arm, e));
         let plans = arms.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
         check_together(spec, &arms).map_err(RunError::Trial)?;
-        let metric = study.metric.clone().unwrap_or_else(|| spec.primary.to_owned());
+        let metric = study.metric.clone().unwrap_or_else(|| asked(spec, study).to_owned());
         let pairs = pairs(study, &arms, &metric)?;
         let names = spec.metric_names();
         for named in pairs.iter().map(|pair| &pair.metric).chain([&metric]) {
@@ -240,6 +240,16 @@ impl Schedule {
             study::order_of_round(seed, round, self.arms.len())
         }
     }
+}
+
+/// The metric that a study is about which names none: that of the option that it varies, or the primary one.
+fn asked(spec: &'static Spec, study: &Study) -> &'static str {
+    let mut varied = study.factors.keys();
+    let option = match (varied.next(), varied.next()) {
+        (Some(only), None) => spec.option(only),
+        _ => None,
+    };
+    option.and_then(|option| option.asks).unwrap_or(spec.primary)
 }
 
 /// An error of an arm, named with it where there are several.

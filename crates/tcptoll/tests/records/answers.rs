@@ -215,6 +215,11 @@ fn figures(summary: &Value) -> Vec<Figure> {
     below("comparisons", &summary["comparisons"], &mut out);
     for cause in summary["causes"].as_array().into_iter().flatten() {
         below("evidence", &cause["evidence"], &mut out);
+        // Those that were delayed, apart from those that failed.
+        let arm = arms.iter().find(|arm| arm["name"] == cause["arm"]);
+        let failed = arm.and_then(|arm| Some(arm["attempts"].as_f64()? - arm["ok"].as_f64()?));
+        let both = cause["evidence"]["delayed_or_failed"].as_f64().zip(failed);
+        out.extend(both.map(|(hit, failed)| (Kind::Number, hit - failed)));
     }
     for word in summary["command"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         out.extend(numbers(word).into_iter().map(|number| (number.kind, number.value)));

@@ -8,12 +8,14 @@ use tcptoll_core::experiment::figures::{CLIENT_CPU, CLIENT_SEGMENTS, GOODPUT, LA
 use tcptoll_core::experiment::spec::{CauseSpec, Finding};
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, Sender, Summary};
+use tcptoll_core::verdict::names::Names;
 use tcptoll_core::verdict::throughput::quiet_rtt_us;
 
 use super::advice::{FILLED, Series, typical_us};
 use super::sheet::limit;
 use super::{ACK_DELAY, CALLS, CLIENT_CPU_SHARE, Pattern, RATE, SERVER_CPU_SHARE, advice};
 use crate::carry::throughput;
+use crate::kit::compared::{failures, headline};
 use crate::kit::conclusion::{answer_of, enumerated, explain, explanations, step, value};
 
 /// Arms whose latency or rate is stated one by one.
@@ -47,9 +49,20 @@ pub(super) fn answer(summary: &Summary) -> String {
     }
     let (one_way, answered): (Vec<&Arm>, Vec<&Arm>) =
         measured.iter().partition(|arm| pattern(arm) == Some(Pattern::OneWay));
-    let mut sentences = Vec::new();
+    let mut sentences: Vec<String> = failures(summary, &super::SPEC).into_iter().collect();
+    let compared = headline(summary, &super::SPEC);
+    // Of several sizes, the size from which on the link is filled is the answer.
+    let of_rate = summary.comparisons.iter().any(|one| one.metric == RATE.name);
+    let is_compared = !compared.is_empty()
+        && measured.len() <= STATED
+        // How long an exchange takes is the question, and the rate follows from it.
+        && !(of_rate && one_way.is_empty());
+    if is_compared {
+        sentences.extend(compared);
+    }
     match one_way.as_slice() {
         [] => {}
+        _ if is_compared => {}
         [arm] => sentences.extend(one(arm).into_iter().flatten()),
         arms => sentences.extend(
             sizes(arms, summary.partial)
@@ -58,8 +71,8 @@ pub(super) fn answer(summary: &Summary) -> String {
                 .flatten(),
         ),
     }
-    sentences.extend(exchanges(&answered));
-    sentences.extend(cause(summary, measured.len() > 1 && !answered.is_empty()));
+    sentences.extend(exchanges(&answered).filter(|_| !is_compared));
+    sentences.extend(cause(summary, measured.len() > 1));
     sentences.extend(first(&answered));
     if answered.is_empty() {
         sentences.extend(limits(&one_way));
@@ -172,13 +185,14 @@ fn rates(arms: &[&Arm]) -> Option<String> {
         known = vec![*known.first()?, *known.last()?];
     }
     let count = arms.len();
+    let names = Names::of(arms.iter().copied());
     let each: Vec<String> = known
         .iter()
         .map(|(arm, rate)| {
             let segments = value(arm, CLIENT_SEGMENTS.name)
                 .map(|count| format!(" in {} segments each", number::three(count)))
                 .unwrap_or_default();
-            format!("{} messages/s{segments} ({})", number::three(*rate), arm.name)
+            format!("{} messages/s{segments} ({})", number::three(*rate), names.arm(arm))
         })
         .collect();
     match each.as_slice() {
@@ -200,11 +214,12 @@ pub(super) fn exchanges(arms: &[&Arm]) -> Option<String> {
         known.sort_by(|a, b| a.1.total_cmp(&b.1));
         known = vec![*known.first()?, *known.last()?];
     }
+    let names = Names::of(arms.iter().copied());
     let each: Vec<String> = known
         .iter()
         .map(|(arm, us)| {
             if several {
-                format!("{} ({})", number::time(*us), arm.name)
+                format!("{} ({})", number::time(*us), names.arm(arm))
             } else {
                 number::time(*us)
             }
@@ -212,8 +227,10 @@ pub(super) fn exchanges(arms: &[&Arm]) -> Option<String> {
         .collect();
     match each.as_slice() {
         [] => None,
-        [least, most] if many => Some(format!("The median exchange takes {least} to {most}.")),
-        all => Some(format!("The median exchange takes {}.", enumerated(all))),
+        [least, most] if many => {
+            Some(format!("An exchange takes {least} to {most} at the median."))
+        }
+        all => Some(format!("An exchange takes {} at the median.", enumerated(all))),
     }
 }
 
@@ -228,7 +245,9 @@ pub(super) fn cause(summary: &Summary, several: bool) -> Option<String> {
     // Its figures are next to the cause.
     let first = found.text.split_once(". ").map(|(first, _)| format!("{first}."));
     let text = first.unwrap_or_else(|| found.text.clone());
-    Some(if several { format!("{}: {text}", found.arm) } else { text })
+    let arm = summary.arms.iter().find(|arm| several && arm.name == found.arm);
+    let with = arm.map_or_else(String::new, |arm| Names::of(&summary.arms).with(arm));
+    Some(with + &text)
 }
 
 /// That the first exchanges do not show the stall.
@@ -247,7 +266,7 @@ fn first(arms: &[&Arm]) -> Option<String> {
 }
 
 /// Which end is CPU-bound.
-fn limits(arms: &[&Arm]) -> Option<String> {
+pub(super) fn limits(arms: &[&Arm]) -> Option<String> {
     if arms.len() < 2 {
         return None;
     }

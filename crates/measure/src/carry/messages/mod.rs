@@ -20,7 +20,7 @@ use tcptoll_core::experiment::options::{
     PACKET_RELAY, REMOTE_BINARY, SERVER_ADDRESS, SERVER_HOST, SERVER_SYSCTL, SOCKETS, SSH_COMMAND,
     TAP, WINDOW,
 };
-use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Phrase, Spec};
 use tcptoll_core::study::{Compare, PlannedArm, RoundsAsked, Settings, Study};
 use tcptoll_lab::files::Shared;
 
@@ -90,6 +90,11 @@ pub const SPEC: Spec = Spec {
     ],
     histograms: &[&ACK_DELAY, &LATENCY, &RTT],
     primary: RATE.name,
+    phrases: &[
+        Phrase::rate(RATE.name, "The rate is {}", "carries {} as many messages/s as", "messages/s"),
+        Phrase::of("latency_us_mean", "An exchange takes {} on average"),
+        Phrase::of("goodput_bytes_per_s", "The connection carries {}"),
+    ],
     answers: &[LATENCY.name],
     // As for bandwidth: smaller differences decide nothing.
     margin: 0.02,
@@ -276,6 +281,9 @@ pub(super) fn complete(study: &mut Study) {
     if !CHOSEN.iter().any(typed) {
         sweep(study);
     }
+    if study.metric.is_none() && is_answered(study) {
+        study.metric = Some("latency_us_mean".to_owned());
+    }
     let several = |option: &&&str| study.factors.contains_key(**option);
     let compared: Vec<&&str> = COMPARED.iter().filter(several).collect();
     if let [option] = compared.as_slice()
@@ -312,6 +320,18 @@ fn sweep(study: &mut Study) {
     if study.rounds == RoundsAsked::default() {
         study.rounds.fixed = Some(1);
     }
+}
+
+/// Whether every message is answered, so that the question is how long that takes.
+fn is_answered(study: &Study) -> bool {
+    let patterns = study.values("pattern");
+    let is = |value: &Value| {
+        value
+            .as_str()
+            .and_then(|name| name.parse().ok())
+            .is_some_and(|one: Pattern| one != Pattern::OneWay)
+    };
+    !patterns.is_empty() && patterns.iter().all(is)
 }
 
 /// Whether the only factor is one that is compared: the arms are then compared as a whole.

@@ -12,6 +12,7 @@ use tcptoll_core::verdict::throughput::{Direction, Limit, limited_by};
 use super::transfer_arm::{QUEUE_SHOWN, SAME, TransferArm, queue, told};
 use super::{memory, several};
 use crate::carry::throughput;
+use crate::kit::compared::{failures, headline};
 use crate::kit::conclusion::{answer_of, explain, explanations, step};
 
 /// Fills in what follows from the arms.
@@ -29,11 +30,14 @@ pub(super) fn conclude(summary: &mut Summary) {
 
 pub(super) fn answer(summary: &Summary) -> String {
     let arms = told(summary);
-    let sentences = match arms.as_slice() {
+    let mut sentences: Vec<String> = failures(summary, &super::SPEC).into_iter().collect();
+    match arms.as_slice() {
         [] => return nothing(summary),
-        [arm] => one(arm),
-        arms => several::sentences(arms),
-    };
+        [arm] => sentences.extend(one(arm)),
+        arms => {
+            sentences.extend(several::sentences(arms, headline(summary, &super::SPEC)));
+        }
+    }
     answer_of(summary, sentences)
 }
 

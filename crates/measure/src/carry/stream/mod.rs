@@ -10,7 +10,7 @@ mod transfer_arm;
 mod trial;
 
 use tcptoll_core::experiment::figures::{GOODPUT, RTT, metric};
-use tcptoll_core::experiment::spec::{Better, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{Better, MetricSpec, Noun, Phrase, Spec};
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::files::Shared;
 
@@ -115,6 +115,10 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&RTT],
     primary: GOODPUT.name,
+    phrases: &[
+        Phrase::rate(GOODPUT.name, "The connection carries {}", "carries {} as much as", ""),
+        Phrase::of(TRANSFER.name, "The transfer takes {}"),
+    ],
     answers: &[],
     // Goodput differs by some percent from one run to the next; smaller differences decide nothing.
     margin: 0.02,

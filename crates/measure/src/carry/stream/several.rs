@@ -8,7 +8,10 @@ use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Buffer, Summary};
 use tcptoll_core::study::level_text;
 use tcptoll_core::units::text_size;
+use tcptoll_core::verdict::names::Names;
 use tcptoll_core::verdict::throughput::{Direction, Limit};
+
+use crate::kit::conclusion::{Excerpt, STATED, enumerated, stated};
 
 use super::transfer_arm::{QUEUE_SHOWN, SAME, SIZES, TransferArm, queue, told};
 
@@ -53,45 +56,69 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// The sentences of an answer, the most important first.
-pub(super) fn sentences(arms: &[TransferArm<'_>]) -> Vec<String> {
+/// The sentences of an answer, the most important first. `compared` is what comparisons say.
+pub(super) fn sentences(arms: &[TransferArm<'_>], compared: Vec<String>) -> Vec<String> {
     let by_goodput = |a: &&TransferArm<'_>, b: &&TransferArm<'_>| a.goodput.total_cmp(&b.goodput);
     let Some((least, best)) = arms.iter().min_by(by_goodput).zip(arms.iter().max_by(by_goodput))
     else {
         return Vec::new();
     };
+    let names = Names::of(arms.iter().map(|told| told.arm));
     let mut sentences = Vec::new();
     if least.goodput >= best.goodput * (1.0 - SAME) {
-        sentences.push(alike(arms, least, best));
-        sentences.extend(queues(arms));
+        // Whether they differ is for the verdicts to say, which may see more.
+        match compared.into_iter().next() {
+            Some(first) if first.starts_with("No difference") => sentences.push(first),
+            _ => sentences.push(alike(arms, least, best)),
+        }
+        sentences.extend(queues(arms, &names));
         sentences.extend(same_buffers(arms));
         return sentences;
     }
-    sentences.push(carries(least) + ".");
-    if let Some(sizes) = Sizes::from_arms(arms) {
-        match (from_on(&sizes, least), tuned(&sizes, least)) {
-            (Some(from), Some(Tuned::AsGood(tuned))) => {
-                sentences.push(format!("{from}, and {tuned}."));
-            }
-            (from, tuned) => {
-                sentences.extend(from.map(|from| from + "."));
-                sentences.extend(tuned.map(|tuned| match tuned {
-                    Tuned::AsGood(text) | Tuned::Differs(text) => text + ".",
-                }));
-            }
-        }
-    } else {
-        sentences.push(carries(best) + ".");
+    let is_open = compared.len() > 1;
+    if compared.is_empty() {
+        sentences.push(goodput(arms, &names));
     }
+    sentences.extend(compared);
+    if is_open {
+        return sentences;
+    }
+    let suffices = Sizes::from_arms(arms).and_then(|sizes| {
+        let from = from_on(&sizes, least);
+        Some(match (from, tuned(&sizes, least, &names)) {
+            (Some(from), Some(Tuned::AsGood(tuned))) if arms.len() > STATED => {
+                format!("{from}, and {tuned}.")
+            }
+            (Some(from), _) => from + ".",
+            // Its figure was stated with the others.
+            (None, Some(Tuned::AsGood(_))) if arms.len() <= STATED => return None,
+            (None, Some(Tuned::AsGood(text) | Tuned::Differs(text))) => text + ".",
+            (None, None) => return None,
+        })
+    });
+    sentences.extend(suffices);
     sentences.extend(same_buffers(arms));
-    sentences.extend(queues(arms));
+    sentences.push(limited(least, &names));
+    sentences.extend(queues(arms, &names));
     sentences
 }
 
-/// One arm and its reason, without the full stop.
-fn carries(told: &TransferArm<'_>) -> String {
+/// The goodput of all arms; of many, the most and the least.
+fn goodput(arms: &[TransferArm<'_>], names: &Names<'_>) -> String {
+    let each = |told: &TransferArm<'_>| format!("{} ({})", told.rate(), names.arm(told.arm));
+    let carries = match stated(arms.to_vec(), |told| told.goodput) {
+        Excerpt::Each(all) => enumerated(&all.iter().map(each).collect::<Vec<_>>()),
+        Excerpt::Ends(least, most, _) => {
+            format!("{} at best and {} at worst", each(&most), each(&least))
+        }
+    };
+    format!("The connection carries {carries}.")
+}
+
+/// The reason of the arm that carries least.
+fn limited(told: &TransferArm<'_>, names: &Names<'_>) -> String {
     let reason = told.reason().unwrap_or_else(|| told.unknown());
-    format!("{} carries {}: {reason}", told.arm.name, told.of_link())
+    format!("{}{reason}.", names.with(told.arm))
 }
 
 /// Arms that carry the same.
@@ -130,7 +157,9 @@ fn from_on(sizes: &Sizes<'_>, least: &TransferArm<'_>) -> Option<String> {
     }
     let level = level_text(told.arm.factors.get(sizes.option)?);
     if size == *largest {
-        return Some(carries(last));
+        return last
+            .is(Limit::LinkRate)
+            .then(|| format!("Of these sizes, only {level} fills the link"));
     }
     let rest: Vec<&TransferArm<'_>> =
         sizes.fixed.iter().filter(|(other, _)| *other >= size).map(|(_, told)| told).collect();
@@ -148,11 +177,11 @@ enum Tuned {
 }
 
 /// The kernel's own tuning compared with the best size.
-fn tuned(sizes: &Sizes<'_>, least: &TransferArm<'_>) -> Option<Tuned> {
+fn tuned(sizes: &Sizes<'_>, least: &TransferArm<'_>, names: &Names<'_>) -> Option<Tuned> {
     let auto = sizes.auto.as_ref().filter(|auto| auto.arm.name != least.arm.name)?;
     let (_, best) = sizes.fixed.iter().max_by(|(_, a), (_, b)| a.goodput.total_cmp(&b.goodput))?;
     let ratio = auto.goodput / best.goodput;
-    let name = &auto.arm.name;
+    let name = names.arm(auto.arm);
     Some(if (1.0 - SAME..=1.0 + SAME).contains(&ratio) {
         let rate = auto.rate();
         Tuned::AsGood(format!("{name} (tuned by the kernel) carries about as much, {rate}"))
@@ -161,7 +190,7 @@ fn tuned(sizes: &Sizes<'_>, least: &TransferArm<'_>) -> Option<Tuned> {
             "{name} (tuned by the kernel) carries {}, {} more than the best of the fixed sizes ({})",
             auto.rate(),
             number::percent(ratio - 1.0),
-            best.arm.name
+            names.arm(best.arm)
         ))
     } else {
         let reason = auto.reason().unwrap_or_else(|| auto.unknown());
@@ -169,17 +198,17 @@ fn tuned(sizes: &Sizes<'_>, least: &TransferArm<'_>) -> Option<Tuned> {
             "{name} (tuned by the kernel) carries {}, {} less than {}: {reason}",
             auto.rate(),
             number::percent(1.0 - ratio),
-            best.arm.name
+            names.arm(best.arm)
         ))
     })
 }
 
 /// The queue of the arm that lengthens its round trip most.
-fn queues(arms: &[TransferArm<'_>]) -> Option<String> {
+fn queues(arms: &[TransferArm<'_>], names: &Names<'_>) -> Option<String> {
     let full = arms.iter().filter(|told| told.is(Limit::LinkRate) && told.queue().is_some());
     let longest =
         full.max_by(|a, b| a.queue().unwrap_or(0.0).total_cmp(&b.queue().unwrap_or(0.0)))?;
-    queue(longest, &longest.arm.name)
+    queue(longest, &names.arm(longest.arm))
 }
 
 /// An arm with the send and the receive buffer that it asked for.

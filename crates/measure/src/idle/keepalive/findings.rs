@@ -4,17 +4,20 @@
 use std::collections::BTreeMap;
 
 use super::advice;
+use crate::kit::compared::headline;
 use crate::kit::conclusion::{
-    Excerpt, answer_of, enumerated, explain, explanations, first_stated, stated, step, value,
+    Excerpt, answer_of, enumerated, explain, explanations, first_sentence, first_stated, stated,
+    step, value,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::number;
-use tcptoll_core::record::{Arm, Comparison, Deaths, Keepalive, NextStep, PlaceKind, Summary};
+use tcptoll_core::record::{Arm, Deaths, Keepalive, NextStep, PlaceKind, Summary};
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
 use tcptoll_core::units::capital;
+use tcptoll_core::verdict::names::Names;
 
 /// Of at most this many arms the computed detection time is stated too.
 const EXPECTED_STATED: usize = 2;
@@ -31,9 +34,11 @@ pub(super) fn conclude(summary: &mut Summary) {
 }
 
 /// An arm and how it checked.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct CheckedArm<'a> {
     arm: &'a Arm,
+    /// By its levels.
+    name: String,
     checked: &'a Keepalive,
     /// Whether the mechanism alone names it.
     unique: bool,
@@ -47,7 +52,7 @@ impl CheckedArm<'_> {
     /// Its name in a sentence.
     fn name(&self) -> String {
         if !self.unique {
-            return self.arm.name.clone();
+            return self.name.clone();
         }
         match self.mechanism() {
             Mechanism::None => "reading alone",
@@ -95,11 +100,12 @@ fn told(summary: &Summary) -> Vec<CheckedArm<'_>> {
     let count = |mechanism| {
         checked.iter().filter(|(_, checked)| checked.checking.mechanism == mechanism).count()
     };
+    let names = Names::of(&summary.arms);
     checked
         .iter()
         .map(|(arm, checked)| {
             let unique = count(checked.checking.mechanism) == 1;
-            CheckedArm { arm, checked, unique }
+            CheckedArm { arm, name: names.arm(arm), checked, unique }
         })
         .collect()
 }
@@ -112,13 +118,14 @@ fn answer(summary: &Summary) -> String {
     let mut sentences = Vec::new();
     if arms.iter().any(|told| told.deaths().is_some()) {
         let (detected, all) = detected(&arms);
+        sentences.extend(settings(summary));
         sentences.extend(known(&detected, all));
         sentences.extend(wrongly_closed(&arms));
         sentences.extend(never(summary, &arms));
         sentences.extend(price(&detected));
     } else {
-        sentences.extend(rates(summary));
         sentences.extend(wrongly_closed(&arms));
+        sentences.extend(headline(summary, &super::SPEC));
         sentences.extend(packets(&arms));
         sentences.extend(cpu(&arms));
     }
@@ -321,19 +328,13 @@ fn wrongly_closed(arms: &[CheckedArm<'_>]) -> Option<String> {
     }
 }
 
-/// Of several comparisons, the lowest and the highest ratio of messages. A single one is stated by
-/// the verdict before the answer.
-fn rates(summary: &Summary) -> Option<String> {
-    let ratio = |one: &Comparison| one.ratio.filter(|ratio| ratio.is_finite());
-    let of_messages = summary.comparisons.iter().filter(|one| one.metric == "messages_per_s");
-    let mut all: Vec<(f64, &Comparison)> =
-        of_messages.filter_map(|one| Some((ratio(one)?, one))).collect();
-    all.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let [(low, least), .., (high, most)] = all.as_slice() else { return None };
-    Some(format!(
-        "Messages/s range from {low:.3}× ({} relative to {}) to {high:.3}× ({} relative to {}).",
-        least.a, least.b, most.a, most.b
-    ))
+/// The settings that `--detect-within` asked for, if the run proves them; where to set them is in the advice.
+fn settings(summary: &Summary) -> Option<String> {
+    let asked =
+        summary.advice.iter().find(|one| one.cause == advice::UNNOTICED && one.proof.is_some())?;
+    let change = first_sentence(&asked.change);
+    let (settings, _) = change.split_once(" on each connection").unwrap_or((change, ""));
+    Some(settings.trim_end_matches('.').to_owned() + ".")
 }
 
 /// One by one, or from the least to the most.
@@ -372,6 +373,13 @@ fn packets(arms: &[CheckedArm<'_>]) -> Option<String> {
         format!("{} with {}", told.an_hour().unwrap_or_default(), told.name())
     };
     let list = listed(counted, |(_, size)| *size, phrase);
+    // One unit is enough.
+    let list = match list.find(UNIT).map(|at| list.split_at(at + UNIT.len())) {
+        Some((first, others)) => {
+            format!("{first}{}", others.replace(UNIT, "").replace("no packets", "none"))
+        }
+        None => list,
+    };
     Some(format!("An idle connection costs {list}."))
 }
 

@@ -20,7 +20,7 @@ use settings::KeepaliveSettings;
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, GOODPUT, LATENESS, RTT, SERVER_CPU, histogram, metric,
 };
-use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Phrase, Spec};
 use tcptoll_core::record::{Advice, Resolved};
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::files::Shared;
@@ -175,6 +175,10 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&ARRIVAL, &DETECTION, &LATENESS, &RTT],
     primary: RATE.name,
+    phrases: &[
+        Phrase::rate(RATE.name, "The rate is {}", "carries {} as many messages/s as", "messages/s"),
+        Phrase::of(MACHINE_CPU.name, "1,000 idle connections take {} of CPU per second"),
+    ],
     answers: &[DETECTION.name, ARRIVAL.name],
     margin: 0.02,
     operation: Noun { one: "message", many: "messages", short: "msg" },

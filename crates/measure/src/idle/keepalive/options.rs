@@ -98,7 +98,9 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "NAME",
         "How idle connections are tested for dead peers; the values are explained below",
     )
-    .derived("none,tcp,heartbeat,lazy with --fault cut; none with --to"),
+    .derived(
+        "none,tcp,heartbeat,lazy, with --fault cut unless --writer off or --fault is given; none with --to",
+    ),
     &Opt::each(CHECKING, "side", "HOST", "Host that tests its peers: server, client or both")
         .by_default("server")
         .only(&[Only::Lab, Only::When(MECHANISM, &["tcp", "heartbeat", "lazy", "write"])]),
@@ -248,7 +250,11 @@ pub(super) fn complete(study: &mut Study) {
     if has(MECHANISM) {
         return;
     }
-    let (lab, cuts) = (!has("to"), !has("to") && !has("fault"));
+    let lab = !has("to");
+    // Without a writer the question is the cost, which is measured while all are alive.
+    let writers = study.values("writer");
+    let silent = !writers.is_empty() && writers.iter().all(|writer| writer == "off");
+    let cuts = lab && !has("fault") && (!silent || has("detect-within"));
     let mechanisms: &[&str] = match (has("detect-within"), lab) {
         (false, true) => &["none", "tcp", "heartbeat", "lazy"],
         (true, true) => &["tcp", "heartbeat", "lazy"],

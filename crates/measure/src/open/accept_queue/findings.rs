@@ -5,8 +5,10 @@ use tcptoll_core::experiment::figures::{FAILURE, FIRST_BYTE};
 use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
 use tcptoll_core::verdict::effective::same_effective;
+use tcptoll_core::verdict::names::Names;
 
 use super::sheet::listener;
+use crate::kit::compared::{failures, headline};
 use crate::kit::conclusion::{
     answer_of, cured, differ_only_in, explain, explanations, in_arm, step,
 };
@@ -39,21 +41,21 @@ fn answer(summary: &Summary) -> String {
         return "Nothing was measured.".to_owned();
     }
     let mut sentences = Vec::new();
-    match ill(summary) {
-        Some((arm, well)) => {
-            let several = measured.len() > 1;
-            sentences.extend(hit(arm, several));
-            sentences.extend(well.and_then(|well| spared(arm, well)));
-            if well.is_none() {
-                sentences.extend(told(arm));
-            }
+    if let Some((arm, well)) = ill(summary) {
+        sentences.extend(hit(summary, &measured, arm, well));
+        sentences.extend(well.and_then(|well| spared(&measured, well)));
+        if well.is_none() {
+            sentences.extend(told(arm));
         }
-        None => sentences.extend(healthy(&measured)),
+    } else {
+        sentences.extend(failures(summary, &super::SPEC));
+        sentences.extend(healthy(&measured));
+        sentences.extend(headline(summary, &super::SPEC));
     }
     if sentences.is_empty() {
         sentences.push(format!(
             "{}{} of {} connections succeeded.",
-            in_arm(measured.len() > 1, measured[0]),
+            in_arm(&measured, measured[0]),
             number::count(measured[0].ok),
             number::count(measured[0].attempts)
         ));
@@ -61,46 +63,72 @@ fn answer(summary: &Summary) -> String {
     answer_of(summary, sentences)
 }
 
-/// `246 of 500 connections (49 %) waited for a retransmission: the accept queue was full.`
-fn hit(arm: &Arm, several: bool) -> Option<String> {
+/// `With backlog 16, 160 of 400 connections failed and 111 waited for a retransmission: the accept queue (limit 16)
+/// was full.` And with which backlog nobody would have waited, where an arm shows it.
+fn hit(summary: &Summary, arms: &[&Arm], arm: &Arm, well: Option<&Arm>) -> Option<String> {
     let queue = listener(arm)?;
-    let hit = hit_by(arm)?;
-    let share = number::percent(hit as f64 / arm.attempts as f64);
-    let failed = arm.attempts - arm.ok;
-    let what = match failed {
-        0 => "waited for a retransmission".to_owned(),
-        failed if failed == hit => "failed".to_owned(),
-        failed => {
-            format!("waited for a retransmission or failed ({} failed)", number::count(failed))
-        }
-    };
+    let what = turned_away(arm)?;
     let how = match overflow(arm) {
         Some(Overflow::Rare) => ", but only rarely",
         Some(Overflow::Lasting) => " most of the time",
         _ => "",
     };
+    let condition = in_arm(arms, arm);
+    let Some(enough) = well.filter(|_| is_longer(summary, arm)).and_then(listener) else {
+        return Some(format!(
+            "{condition}{what}: the accept queue (limit {}) was full{how}.",
+            number::count(queue.limit)
+        ));
+    };
+    let names = Names::of(arms.iter().copied());
+    let others = arms.iter().filter(|other| {
+        other.name != arm.name && is_ill(summary, other) && differ_only_in(other, arm, LONGER)
+    });
+    let others: Vec<String> = others
+        .take(2)
+        .filter_map(|other| Some(format!("; {}: {}", names.arm(other), turned_away(other)?)))
+        .collect();
+    let enough = number::count(enough.peak);
     Some(format!(
-        "{}{} of {} connections ({share}) {what}: the accept queue (limit {}) was full{how}.",
-        in_arm(several, arm),
-        number::count(hit),
-        number::count(arm.attempts),
-        number::count(queue.limit)
+        "{condition}{what}{how}{}; a backlog of {enough} would have been enough.",
+        others.concat()
     ))
 }
 
+/// `160 of 400 connections failed and 111 waited for a retransmission`.
+fn turned_away(arm: &Arm) -> Option<String> {
+    let hit = hit_by(arm)?;
+    let failed = (arm.attempts - arm.ok).min(hit);
+    let (all, waited) = (number::count(arm.attempts), hit - failed);
+    let share = number::percent(hit as f64 / arm.attempts as f64);
+    Some(match (failed, waited) {
+        (0, _) => {
+            let hit = number::count(hit);
+            format!("{hit} of {all} connections ({share}) waited for a retransmission")
+        }
+        (failed, 0) => format!("{} of {all} connections ({share}) failed", number::count(failed)),
+        (failed, waited) => format!(
+            "{} of {all} connections failed and {} waited for a retransmission",
+            number::count(failed),
+            number::count(waited)
+        ),
+    })
+}
+
+/// Whether a longer queue is what cures an arm in this run.
+fn is_longer(summary: &Summary, arm: &Arm) -> bool {
+    cured(summary, arm, LONGER).is_some()
+}
+
 /// The arm that shows the fix.
-fn spared(ill: &Arm, well: &Arm) -> Option<String> {
-    let max = |arm: &Arm| arm.histograms.get(FIRST_BYTE.name).and_then(|h| h.max);
-    let mut text = format!(
-        "In arm {}, all {} received their first byte within {}",
-        well.name,
+fn spared(arms: &[&Arm], well: &Arm) -> Option<String> {
+    let max = well.histograms.get(FIRST_BYTE.name).and_then(|h| h.max)?;
+    Some(format!(
+        "{}all {} received their first byte within {}.",
+        in_arm(arms, well),
         number::count(well.ok),
-        number::time(max(well)?)
-    );
-    if let Some(before) = max(ill).filter(|before| Some(*before) > max(well)) {
-        text += &format!(" instead of {}", number::time(before));
-    }
-    Some(text + ".")
+        number::time(max)
+    ))
 }
 
 /// Which errors clients got, and when.
@@ -160,7 +188,7 @@ fn healthy(arms: &[&Arm]) -> Option<String> {
         number::count(slowest.ok),
         number::time(max(slowest)?),
         if arms.len() > 1 {
-            format!(" in the slowest arm, {}", slowest.name)
+            format!(" in the slowest arm, {}", Names::of(arms.iter().copied()).arm(slowest))
         } else {
             String::new()
         },
@@ -372,12 +400,12 @@ fn proof(ill: &Arm, well: &Arm) -> String {
 #[cfg(test)]
 mod tests {
     use tcptoll_core::record::{
-        Comparison, DropBalance, HostSummary, ListenerQueue, Outcome, Queues, RetryLadder,
+        DropBalance, HostSummary, ListenerQueue, Outcome, Queues, RetryLadder,
     };
     use tcptoll_core::stats::HistogramSummary;
 
     use super::*;
-    use crate::kit::conclusion::{ANSWER_MAX, VERDICT_MAX};
+    use crate::kit::conclusion::ANSWER_MAX;
 
     fn histogram(count: u64, max: f64) -> HistogramSummary {
         HistogramSummary { count, p50: Some(max / 2.0), max: Some(max), ..<_>::default() }
@@ -433,11 +461,11 @@ mod tests {
     }
 
     fn short() -> Arm {
-        arm("backlog=128", &[("backlog", "128")], queues(128, 129, 246))
+        arm("backlog 128", &[("backlog", "128")], queues(128, 129, 246))
     }
 
     fn long() -> Arm {
-        arm("backlog=1024", &[("backlog", "1024")], queues(1_024, 251, 0))
+        arm("backlog 1024", &[("backlog", "1024")], queues(1_024, 251, 0))
     }
 
     #[test]
@@ -445,33 +473,27 @@ mod tests {
         let summary = concluded(vec![short(), long()]);
         assert_eq!(
             summary.answer,
-            "In arm backlog=128, 246 of 500 connections (49.2 %) waited for a retransmission: the \
-             accept queue (limit 128) was full. In arm backlog=1024, all 500 received their first byte \
-             within 131 ms instead of 1.05 s."
+            "With backlog 128, 246 of 500 connections (49.2 %) waited for a retransmission; a backlog of 251 \
+             would have been enough. With backlog 1024, all 500 received their first byte within 131 ms."
         );
         let advice = &summary.advice[0];
         assert!(advice.change.contains("to more than 251"), "{}", advice.change);
         assert!(advice.cost.contains("1,025 × 500 µs = 512 ms"), "{}", advice.cost);
         let proof = advice.proof.as_deref().unwrap();
-        assert!(proof.starts_with("arm backlog=1024: all 500 connections"), "{proof}");
+        assert!(proof.starts_with("arm backlog 1024: all 500 connections"), "{proof}");
         assert_eq!(summary.advice.len(), 1, "{:?}", summary.advice);
     }
 
     #[test]
-    fn an_answer_leaves_room_for_the_verdict_before_it() {
-        let with = |comparison: Comparison| {
-            let (arms, comparisons) = (vec![short(), long()], vec![comparison]);
-            let mut summary = Summary { arms, comparisons, ..Summary::default() };
-            conclude(&mut summary);
-            summary.answer
-        };
-        let name = |length: usize| "n".repeat(length);
-        let brief = Comparison { a: name(11), b: name(10), ..Comparison::default() };
-        assert!(with(brief).contains("instead of 1.05 s"), "both sentences have room");
-        let long = Comparison { a: name(60), b: name(60), ..Comparison::default() };
-        let answer = with(long);
-        assert!(answer.ends_with("was full.") && answer.contains("246 of 500"), "{answer}");
-        assert!(answer.chars().count() + VERDICT_MAX + 120 <= ANSWER_MAX, "{answer}");
+    fn of_several_backlogs_that_were_too_small_each_is_stated() {
+        let mut shorter = arm("backlog 16", &[("backlog", "16")], queues(16, 17, 430));
+        shorter.ok = 450;
+        shorter.errors.insert("timeout".to_owned(), 50);
+        let answer = concluded(vec![shorter, short(), long()]).answer;
+        let says = "With backlog 16, 50 of 500 connections failed and 430 waited for a retransmission; backlog 128: \
+                    246 of 500 connections (49.2 %) waited for a retransmission; a backlog of 251 would have been \
+                    enough.";
+        assert!(answer.starts_with(says), "{answer}");
     }
 
     #[test]
@@ -511,7 +533,7 @@ mod tests {
         let summary = concluded(vec![reset.clone()]);
         assert_eq!(
             summary.answer,
-            "110 of 500 connections (22 %) waited for a retransmission or failed (80 failed): the \
+            "80 of 500 connections failed and 30 waited for a retransmission: the \
              accept queue (limit 16) was full. Of these, 30 were reset after 1.20 ms (median), and 50 \
              timed out without a response (after at most 10.0 s)."
         );

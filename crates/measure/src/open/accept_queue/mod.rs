@@ -10,7 +10,7 @@ use tcptoll_core::experiment::figures::{
     DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, QUEUE_FULL,
     RATE_RESOLUTION, RTT, SERVER_CPU, WAITED,
 };
-use tcptoll_core::experiment::spec::{Noun, Spec};
+use tcptoll_core::experiment::spec::{Noun, Phrase, Spec};
 use tcptoll_core::study::{PlannedArm, Settings};
 
 use super::accept_queue::settings::AcceptQueueSettings;
@@ -64,6 +64,7 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&CONNECT_OF_FAILED, &CONNECT, &FAILURE, &FIRST_BYTE, &LATENESS, &RTT],
     primary: FIRST_BYTE_MEAN.name,
+    phrases: &[Phrase::of(FIRST_BYTE_MEAN.name, "The first byte arrives after {} on average")],
     answers: &[FIRST_BYTE.name, CONNECT.name],
     // A retransmission costs 1 s and more: smaller differences do not tell a full queue from a queue.
     margin: 0.05,

@@ -12,10 +12,12 @@ use tcptoll_core::stats::{HistogramSummary, need};
 use tcptoll_core::units::{capital, plural};
 use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::effective::same_effective;
+use tcptoll_core::verdict::names::Names;
 use tcptoll_core::verdict::warning::Warning;
 
+use crate::kit::compared::{failures, headline};
 use crate::kit::conclusion::{
-    answer_of, cured, explain, explanations, first_sentence, in_arm, step,
+    answer_of, cured, enumerated, explain, explanations, first_sentence, first_stated, in_arm, step,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL, felt};
@@ -85,14 +87,20 @@ fn answer(summary: &Summary) -> String {
     }
     let mut sentences = Vec::new();
     sentences.extend(bound::sentence(summary, "connections_per_s", "connections"));
-    sentences.extend(none_succeeded(&measured));
+    let none = none_succeeded(&measured);
+    let is_none = none.is_some();
+    sentences.extend(none);
     let rare = rare_trouble(summary, &measured);
     let is_rare = rare.is_some();
     if let Some((arm, rarely)) = rare {
         sentences.extend(one(arm));
         sentences.push(rarely);
     } else {
-        sentences.extend(trouble(summary, &measured));
+        let trouble = trouble(summary, &measured);
+        if trouble.is_empty() && !is_none {
+            sentences.extend(failures(summary, &super::SPEC));
+        }
+        sentences.extend(trouble);
         sentences.extend(costs(summary, &measured));
     }
     if let ([arm], Some(_)) = (measured.as_slice(), summary.causes.first())
@@ -132,10 +140,14 @@ fn costs(summary: &Summary, measured: &[&Arm]) -> Vec<String> {
     {
         return first_byte_only(measured).into_iter().collect();
     }
+    let compared = headline(summary, &super::SPEC);
     let arms = healthy(summary, measured);
+    if !compared.is_empty() && arms.len() == measured.len() {
+        return compared.into_iter().chain(over_links(&arms)).collect();
+    }
     match arms.iter().filter(|arm| typical(arm).is_some()).collect::<Vec<_>>()[..] {
         [arm] => one(arm).into_iter().collect(),
-        _ => many(&arms, !summary.comparisons.is_empty()).unwrap_or_default(),
+        _ => many(&arms).unwrap_or_default(),
     }
 }
 
@@ -165,23 +177,23 @@ fn queue_of(cause: &str) -> Option<&'static str> {
 
 /// What a full queue, lost packets or a lack of ports did to an arm, and the arm that was spared.
 fn trouble(summary: &Summary, measured: &[&Arm]) -> Vec<String> {
-    let several = measured.len() > 1;
+    let names = Names::of(measured.iter().copied());
     let ill = summary.causes.first().and_then(|cause| {
         let arm = measured.iter().find(|arm| arm.name == cause.arm)?;
         Some((cause, *arm))
     });
     let mut sentences = Vec::new();
-    sentences.extend(ill.map(|(cause, arm)| turned_away(cause, arm, several)));
+    sentences.extend(ill.map(|(cause, arm)| turned_away(cause, arm, measured)));
     if ill.is_none_or(|(_, arm)| waits(arm).is_none()) {
         let waited = measured.iter().find_map(|arm| Some((*arm, waits(arm)?)));
-        sentences.extend(waited.map(|(arm, text)| format!("{}{text}.", in_arm(several, arm))));
+        sentences.extend(waited.map(|(arm, text)| format!("{}{text}.", in_arm(measured, arm))));
     }
     let spared = ill.and_then(|(_, arm)| {
         let well = cured(summary, arm, QUEUE)?;
         let max = well.histograms.get("connect_us").and_then(|h| h.max)?;
         Some(format!(
-            "In arm {}, all {} connected, the slowest in {}.",
-            well.name,
+            "{}all {} connected, the slowest in {}.",
+            names.with(well),
             number::count(well.ok),
             number::time(max)
         ))
@@ -191,10 +203,13 @@ fn trouble(summary: &Summary, measured: &[&Arm]) -> Vec<String> {
 }
 
 /// What the cause did to its arm.
-fn turned_away(cause: &Cause, arm: &Arm, several: bool) -> String {
+fn turned_away(cause: &Cause, arm: &Arm, arms: &[&Arm]) -> String {
     let reason = match queue_of(&cause.id) {
         Some(reason) => reason,
-        None if several => return format!("Arm {}: {}", arm.name, first_sentence(&cause.text)),
+        None if arms.len() > 1 => {
+            let name = Names::of(arms.iter().copied()).arm(arm);
+            return format!("{}: {}", capital(&name), first_sentence(&cause.text));
+        }
         None => return first_sentence(&cause.text).to_owned(),
     };
     // What a signal stopped has not failed.
@@ -212,7 +227,7 @@ fn turned_away(cause: &Cause, arm: &Arm, several: bool) -> String {
         }
         (None, None) => format!("{reason}."),
     };
-    capital(&format!("{}{text}", in_arm(several, arm)))
+    capital(&format!("{}{text}", in_arm(arms, arm)))
 }
 
 /// Arms whose typical connection shows what the handshake costs, not what a queue or a lack does.
@@ -238,7 +253,7 @@ fn first_byte_only(arms: &[&Arm]) -> Option<String> {
     let word = if first.p50.is_some() { "median" } else { "mean" };
     Some(capital(&format!(
         "{}with data in the SYN, the first byte arrives after {} ({word}).",
-        in_arm(arms.len() > 1, arm),
+        in_arm(arms, arm),
         number::time(first.p50.or(first.mean)?)
     )))
 }
@@ -271,33 +286,26 @@ fn one(arm: &Arm) -> Option<String> {
     Some(text + ".")
 }
 
-/// Several arms. Where arms are compared, which is slower is for their verdict to say.
-fn many(arms: &[&Arm], compared: bool) -> Option<Vec<String>> {
-    let key = |arm: &&&Arm| typical(arm).map_or(u64::MAX, |us| (us * 1e3) as u64);
-    let least = arms.iter().filter(|arm| typical(arm).is_some()).min_by_key(key)?;
-    let most = arms.iter().filter(|arm| typical(arm).is_some()).max_by_key(key)?;
-    let takes = match (compared, arms) {
-        (false, _) => format!(
-            "Opening a connection takes {} ({}) to {} ({}).",
-            number::time(typical(least)?),
-            least.name,
-            number::time(typical(most)?),
-            most.name
-        ),
-        (true, [a, b]) => format!(
-            "Opening a connection takes {} ({}) and {} ({}) at the median.",
-            number::time(typical(a)?),
-            a.name,
-            number::time(typical(b)?),
-            b.name
-        ),
-        (true, _) => format!(
-            "Opening a connection takes {} to {} (medians of {} arms).",
-            number::time(typical(least)?),
-            number::time(typical(most)?),
-            arms.len()
-        ),
+/// Several arms that are not compared: their medians, of many the least and the most.
+fn many(arms: &[&Arm]) -> Option<Vec<String>> {
+    let names = Names::of(arms.iter().copied());
+    let mut known: Vec<(&Arm, f64)> =
+        arms.iter().filter_map(|arm| Some((*arm, typical(arm)?))).collect();
+    let is_many = first_stated(&known).len() < known.len();
+    if is_many {
+        known.sort_by(|a, b| a.1.total_cmp(&b.1));
+        known = vec![*known.first()?, *known.last()?];
+    }
+    let each: Vec<String> = known
+        .iter()
+        .map(|(arm, us)| format!("{} ({})", number::time(*us), names.arm(arm)))
+        .collect();
+    let list = match each.as_slice() {
+        [] => return None,
+        [least, most] if is_many => format!("{least} to {most}"),
+        all => enumerated(all),
     };
+    let takes = format!("Opening a connection takes {list} at the median.");
     Some([Some(takes), over_links(arms)].into_iter().flatten().collect())
 }
 
@@ -325,7 +333,7 @@ fn over_links(arms: &[&Arm]) -> Option<String> {
         } else {
             format!("{least:.2} to {most:.2} round trips")
         };
-        format!("On the emulated links a connection takes {takes}.")
+        format!("On the emulated links the median is {takes}.")
     })
 }
 
@@ -446,7 +454,7 @@ fn none_succeeded(arms: &[&Arm]) -> Option<String> {
     };
     let mut text = format!(
         "{}none of {} connections succeeded: {}{after}",
-        in_arm(arms.len() > 1, arm),
+        in_arm(arms, arm),
         number::count(arm.attempts),
         what.join(", ")
     );
@@ -481,7 +489,7 @@ fn cut(arms: &[&Arm]) -> Option<String> {
     let text = format!(
         "{}the time limit of {limit_s} s stopped the load after {}; --count, --duration or --max-time \
          changes it.",
-        in_arm(arms.len() > 1, arm),
+        in_arm(arms, arm),
         plural(arm.attempts, "connection")
     );
     Some(capital(&text))

@@ -10,7 +10,7 @@ use tcptoll_core::experiment::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
     FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU, WAITED,
 };
-use tcptoll_core::experiment::spec::{Noun, Spec};
+use tcptoll_core::experiment::spec::{Noun, Phrase, Spec};
 use tcptoll_core::record::Resolved;
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::files::Shared;
@@ -65,6 +65,17 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&CONNECT_OF_FAILED, &CONNECT, &FIRST_BYTE, &LATENESS, &RTT],
     primary: CONNECT_MEAN.name,
+    phrases: &[
+        Phrase::of(CONNECT_MEAN.name, "Opening a connection takes {} on average"),
+        Phrase::of("connect_us_p50", "Opening a connection takes {} at the median"),
+        Phrase::of(FIRST_BYTE_MEAN.name, "The first byte arrives after {} on average"),
+        Phrase::rate(
+            CONNECTIONS_RATE.name,
+            "The rate is {}",
+            "opens {} as many connections/s as",
+            "connections/s",
+        ),
+    ],
     answers: &[CONNECT.name, FIRST_BYTE.name],
     // Differences in connect latency below this relative size change no decision.
     margin: 0.01,

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::Value;
+use tcptoll_core::experiment::figures::FIRST_BYTE_MEAN;
 use tcptoll_core::experiment::option::{Only, Opt};
 use tcptoll_core::experiment::options::{
     BIND, CLIENT_ADDRESS, CLIENT_HOST, CLIENT_SYSCTL_RETRIES, CONCURRENCY, CONGESTION,
@@ -79,7 +80,9 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &CONGESTION,
     &Opt::each(LOAD, "fast-open", "on,off", "Send the first bytes in the SYN (TCP Fast Open)")
         .alone("on")
-        .by_default("off"),
+        .by_default("off")
+        // With data in the SYN there is no handshake to wait for.
+        .asks(FIRST_BYTE_MEAN.name),
     &Opt::each(
         LOAD,
         "first-byte",

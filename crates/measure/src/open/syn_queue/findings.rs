@@ -8,6 +8,7 @@ use tcptoll_core::verdict::warning::Warning;
 
 use super::CAUSES;
 use super::sheet::{dropped, listener, of_server};
+use crate::kit::compared::failures;
 use crate::kit::conclusion::{answer_of, explain, explanations, in_arm, step};
 
 /// Fills in what follows from the arms.
@@ -105,7 +106,7 @@ fn answer(summary: &Summary) -> String {
     let mut sentences = Vec::new();
     sentences.extend(bound::sentence(summary, "connections_per_s", "connections"));
     if let Some(ill) = ill(summary) {
-        sentences.push(turned_away(summary, ill));
+        sentences.push(turned_away(&measured, ill));
         let mut named = Vec::new();
         for arm in cured(summary, ill) {
             if !named.contains(&means(arm)) {
@@ -114,17 +115,17 @@ fn answer(summary: &Summary) -> String {
             }
         }
     } else {
-        let several = measured.len() > 1;
-        sentences.extend(measured.iter().take(2).map(|arm| unharmed(arm, several)));
+        sentences.extend(failures(summary, &super::SPEC));
+        sentences.extend(measured.iter().take(2).map(|arm| unharmed(&measured, arm)));
     }
     answer_of(summary, sentences)
 }
 
 /// What a full queue did to the clients of an arm.
-fn turned_away(summary: &Summary, arm: &Arm) -> String {
+fn turned_away(arms: &[&Arm], arm: &Arm) -> String {
     let mut text = format!(
         "{}{} of {} clients connected",
-        in_arm(summary.arms.len() > 1, arm),
+        in_arm(arms, arm),
         number::count(arm.ok),
         number::count(arm.attempts)
     );
@@ -152,7 +153,7 @@ fn spared(arm: &Arm) -> Option<String> {
 }
 
 /// An arm whose clients felt no full queue.
-fn unharmed(arm: &Arm, several: bool) -> String {
+fn unharmed(arms: &[&Arm], arm: &Arm) -> String {
     let within = typical(arm).map_or_else(String::new, |typical| format!(" in {typical}"));
     let cookies = of_server(arm, "TcpExtSyncookiesSent").map_or("", |_| " with SYN cookies");
     let held = listener(arm).and_then(|queue| queue.half_open_peak).filter(|held| *held > 0);
@@ -162,7 +163,7 @@ fn unharmed(arm: &Arm, several: bool) -> String {
     );
     format!(
         "{}{} of {} clients connected{within}{cookies}{held}.",
-        in_arm(several, arm),
+        in_arm(arms, arm),
         number::count(arm.ok),
         number::count(arm.attempts)
     )

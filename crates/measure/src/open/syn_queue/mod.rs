@@ -13,7 +13,7 @@ use tcptoll_core::experiment::figures::{
     FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU,
     WAITED, metric,
 };
-use tcptoll_core::experiment::spec::{Better, CauseSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{Better, CauseSpec, MetricSpec, Noun, Phrase, Spec};
 use tcptoll_core::study::{PlannedArm, Settings};
 
 use super::syn_queue::settings::SynQueueSettings;
@@ -76,6 +76,7 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&CONNECT_OF_FAILED, &CONNECT, &FAILURE, &FIRST_BYTE, &LATENESS, &RTT],
     primary: CONNECT_MEAN.name,
+    phrases: &[Phrase::of(CONNECT_MEAN.name, "Opening a connection takes {} on average")],
     answers: &[CONNECT.name, FIRST_BYTE.name],
     // A retransmission costs 1 s and more; cookies cost microseconds, which a margin of 5 % tells apart.
     margin: 0.05,

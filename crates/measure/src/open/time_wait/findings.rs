@@ -3,13 +3,12 @@
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, Summary};
 use tcptoll_core::units::capital;
+use tcptoll_core::verdict::names::Names;
 
 use super::sheet::Supply;
-use super::{
-    CAUSES, CONNECT_CPU_MEAN, CONNECT_CPU_PER_OP, IDLE_SHARE, IDLE_SHARE_FIRST, IDLE_SHARE_LAST,
-    sheet,
-};
-use crate::kit::conclusion::{answer_of, explain, explanations, in_arm, ratios, step, value};
+use super::{CAUSES, CONNECT_CPU_MEAN, IDLE_SHARE, IDLE_SHARE_FIRST, IDLE_SHARE_LAST, sheet};
+use crate::kit::compared::{failures, headline};
+use crate::kit::conclusion::{answer_of, explain, explanations, in_arm, step, value};
 
 /// From this fall of the idle share on, from start to end, it is worth a sentence.
 const FELL: f64 = 0.2;
@@ -29,11 +28,13 @@ fn answer(summary: &Summary) -> String {
     }
     let alone = measured.len() == 1;
     let mut sentences = Vec::new();
+    sentences.extend(failures(summary, &super::SPEC));
+    let failed = sentences.len();
     sentences.extend(cliff(&measured).or_else(|| beyond(summary, &measured)));
-    if sentences.is_empty() {
+    if sentences.len() == failed {
         sentences.extend(flat(&measured));
     }
-    sentences.extend(ratios(summary, CONNECT_CPU_PER_OP.name, "Connect CPU per operation"));
+    sentences.extend(headline(summary, &super::SPEC));
     sentences.extend(ran_out(&measured));
     sentences.extend(idle(&measured));
     if let ([arm], Some(supply)) = (measured.as_slice(), Supply::from_arm(measured[0]))
@@ -57,7 +58,7 @@ fn cliff(arms: &[&Arm]) -> Option<String> {
     let factor = number::three(cliff.factor());
     Some(format!(
         "{}connect(2) takes {} of CPU beyond {} ports in use{expected}, {factor} times the {} below.",
-        in_arm(arms.len() > 1, arm),
+        in_arm(arms, arm),
         number::time(cliff.above_us),
         number::count(cliff.at_ports.round() as u64),
         number::time(cliff.below_us),
@@ -77,7 +78,7 @@ fn beyond(summary: &Summary, arms: &[&Arm]) -> Option<String> {
     let held = sheet::recorded(arm)?.held_ports;
     Some(format!(
         "{}connect(2) takes {} of CPU with {} ports in TIME-WAIT.",
-        in_arm(arms.len() > 1, arm),
+        in_arm(arms, arm),
         number::time(cpu(arm)?),
         number::count(held)
     ))
@@ -109,29 +110,31 @@ fn idle(arms: &[&Arm]) -> Option<String> {
     if let Some((arm, (first, last))) = arms.iter().find_map(|arm| Some((*arm, fell(arm)?))) {
         return Some(capital(&format!(
             "{}the client's idle CPU falls from {} to {}.",
-            in_arm(arms.len() > 1, arm),
+            in_arm(arms, arm),
             number::percent(first),
             number::percent(last)
         )));
     }
-    let share = arms.iter().map(|arm| (arm.name.as_str(), value(arm, IDLE_SHARE.name)));
-    let mut shares: Vec<(&str, f64)> =
+    let names = Names::of(arms.iter().copied());
+    let share = arms.iter().map(|arm| (names.arm(arm), value(arm, IDLE_SHARE.name)));
+    let mut shares: Vec<(String, f64)> =
         share.filter_map(|(name, share)| Some((name, share?))).collect();
     shares.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let ((low, least), (high, most)) = (*shares.first()?, *shares.last()?);
+    let ((low, least), (high, most)) = (shares.first()?, shares.last()?);
     (most - least >= FELL).then(|| {
         format!(
             "The client's CPU is idle {} ({low}) to {} ({high}) of the time.",
-            number::percent(least),
-            number::percent(most)
+            number::percent(*least),
+            number::percent(*most)
         )
     })
 }
 
 /// Arms whose ports ran out.
 fn ran_out(arms: &[&Arm]) -> Option<String> {
+    let names = Names::of(arms.iter().copied());
     let out = |arm: &&Arm| match Supply::from_arm(arm) {
-        Some(Supply::RanOut(after)) => Some((arm.name.clone(), after)),
+        Some(Supply::RanOut(after)) => Some((names.with(arm), after)),
         _ => None,
     };
     let all: Vec<(String, Option<f64>)> = arms.iter().filter_map(out).collect();
@@ -139,8 +142,8 @@ fn ran_out(arms: &[&Arm]) -> Option<String> {
     let after = after.map_or_else(String::new, |s| format!(" after {s:.1} s"));
     Some(match all.len() {
         _ if arms.len() == 1 => format!("The local ports ran out{after}."),
-        1 => format!("In arm {name}, the local ports ran out{after}."),
-        count => format!("The local ports ran out in {count} arms, in arm {name}{after}."),
+        1 => format!("{name}the local ports ran out{after}."),
+        count => format!("{name}the local ports ran out{after}, and in {} other arms.", count - 1),
     })
 }
 
@@ -171,6 +174,7 @@ mod tests {
     use serde_json::Value;
     use tcptoll_core::record::{Cliff, Comparison, Metric, PortPoint, PortUse};
 
+    use super::super::CONNECT_CPU_PER_OP;
     use super::*;
     use crate::kit::conclusion::ANSWER_MAX;
 
@@ -253,8 +257,8 @@ mod tests {
         let told = concluded(vec![was, two], compared);
         assert_eq!(
             told.answer,
-            "In arm as it was, connect(2) takes 861 µs of CPU with 17,000 ports in TIME-WAIT. In arm \
-             as it was, the local ports ran out."
+            "3 of 100 operations failed (as it was). In arm \"as it was\", connect(2) takes 861 µs of CPU \
+             with 17,000 ports in TIME-WAIT. In arm \"as it was\", the local ports ran out."
         );
         assert_eq!(told.causes.len(), 2, "{:?}", told.causes);
         assert!(told.advice.iter().any(|one| one.proof.is_some()), "{:?}", told.advice);

@@ -10,7 +10,9 @@ use tcptoll_core::experiment::figures::{
     CLIENT_CPU, CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, LATENCY, LATENCY_MEAN,
     LATENESS, RTT, SERVER_CPU, SERVER_TIME_WAIT, histogram, metric,
 };
-use tcptoll_core::experiment::spec::{Better, CauseSpec, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{
+    Better, CauseSpec, HistogramSpec, MetricSpec, Noun, Phrase, Spec,
+};
 use tcptoll_core::study::{PlannedArm, Settings};
 
 use super::time_wait::settings::TimeWaitSettings;
@@ -101,6 +103,16 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&CONNECT_CPU, &CONNECT, &LATENCY, &LATENESS, &RTT],
     primary: CONNECT_CPU_PER_OP.name,
+    phrases: &[
+        Phrase::of(CONNECT_CPU_PER_OP.name, "connect(2) takes {} of CPU per operation"),
+        Phrase::of(CONNECT_CPU_MEAN.name, "connect(2) takes {} of CPU"),
+        Phrase::rate(
+            RATE.name,
+            "The rate is {}",
+            "completes {} as many operations/s as",
+            "operations/s",
+        ),
+    ],
     answers: &[CONNECT_CPU.name, LATENCY.name],
     // A difference of less than 5 % in the CPU of connect(2) changes no decision: fixes are factors.
     margin: 0.05,

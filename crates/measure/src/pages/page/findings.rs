@@ -9,11 +9,13 @@ use tcptoll_core::number;
 use tcptoll_core::page::waterfall::Request;
 use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
 use tcptoll_core::units::{capital, plural};
+use tcptoll_core::verdict::names::Names;
 
 use super::{
     CONNECTIONS, CRITICAL_HANDSHAKE, CRITICAL_HANDSHAKES, HELD, NEXT_CONNECTIONS, REQUESTS, SPAN,
     SPAN_MEAN, settings,
 };
+use crate::kit::compared::{failures, headline};
 use crate::kit::conclusion::{
     answer_of, cured, differ_only_in, explain, explanations, in_arm, step, value,
 };
@@ -38,15 +40,22 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
     Some(format!("arm {}: the page takes {took} instead of {instead}", well.name))
 }
 
-/// The comparison is stated before, by the code that all share.
 fn answer(summary: &Summary) -> String {
     let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| span(arm).is_some()).collect();
     if measured.is_empty() {
         let failed = summary.arms.iter().find_map(failed).unwrap_or_default();
         return format!("No page load completed{failed}.");
     }
-    let sentences = [loaded(&measured), critical(&measured)];
-    answer_of(summary, sentences.into_iter().flatten().collect())
+    let mut sentences: Vec<String> = failures(summary, &super::SPEC).into_iter().collect();
+    let compared = headline(summary, &super::SPEC);
+    let is_compared = !compared.is_empty();
+    sentences.extend(compared);
+    if !is_compared {
+        sentences.extend(loaded(&measured));
+    }
+    sentences.extend(slowest(&measured));
+    sentences.extend(critical(&measured));
+    answer_of(summary, sentences)
 }
 
 /// The first request that failed: a clause.
@@ -84,20 +93,39 @@ fn loaded(arms: &[&Arm]) -> Option<String> {
         let span = |arm: &Arm| span(arm).unwrap_or_default();
         span(a).total_cmp(&span(b))
     };
+    let names = Names::of(arms.iter().copied());
     let (first, second, between) = match arms {
         [arm] => {
             let requests = plural(count(arm, &REQUESTS), "request");
-            return Some(format!("Loading the page takes {}, with {requests}.", took(arm)?));
+            return Some(format!("The page loads in {}, with {requests}.", took(arm)?));
         }
         [a, b] => (*a, *b, "and"),
         arms => (*arms.iter().min_by(by_span)?, *arms.iter().max_by(by_span)?, "to"),
     };
     Some(format!(
-        "Loading the page takes {} ({}) {between} {} ({}).",
+        "The page loads in {} ({}) {between} {} ({}).",
         took(first)?,
-        first.name,
+        names.arm(first),
         took(second)?,
-        second.name
+        names.arm(second)
+    ))
+}
+
+/// The slowest load of two arms, where one of them held data behind lost segments: that a typical load does not show.
+fn slowest(arms: &[&Arm]) -> Option<String> {
+    let [a, b] = arms else { return None };
+    let is_held = |arm: &&&Arm| held(arm).is_some();
+    let most = |arm: &Arm| arm.histograms.get(SPAN.name).and_then(|span| span.max);
+    let (held, times) = (arms.iter().find(is_held)?, [most(a)?, most(b)?]);
+    let names = Names::of(arms.iter().copied());
+    Some(format!(
+        "The slowest load took {} ({}) and {} ({}); with {}, all requests waited on one connection for lost \
+         segments.",
+        number::time(times[0]),
+        names.arm(a),
+        number::time(times[1]),
+        names.arm(b),
+        names.arm(held)
     ))
 }
 
@@ -109,7 +137,7 @@ fn critical(arms: &[&Arm]) -> Option<String> {
     (opened(most) > 1).then(|| {
         let text = format!(
             "{}{} of {} handshakes {} on the critical path; the others overlapped.",
-            in_arm(arms.len() > 1, most),
+            in_arm(arms, most),
             number::count(critical),
             number::count(opened(most)),
             if critical == 1 { "was" } else { "were" }

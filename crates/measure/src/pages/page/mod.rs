@@ -10,7 +10,7 @@ mod waterfall;
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, FIRST_BYTE_MEAN, RTT, SERVER_CPU, histogram, metric,
 };
-use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Phrase, Spec};
 use tcptoll_core::record::Resolved;
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::files::Shared;
@@ -124,6 +124,10 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&RTT, &SPAN],
     primary: SPAN_MEAN.name,
+    phrases: &[
+        Phrase::of(SPAN_MEAN.name, "The page loads in {} on average"),
+        Phrase::of(NEXT_PAGE.name, "The next page loads in {} on average"),
+    ],
     answers: &[SPAN.name],
     // Nobody sees a page that is 2 % faster.
     margin: 0.02,

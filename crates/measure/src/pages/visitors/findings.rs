@@ -4,8 +4,10 @@ use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, MetricSpec, Remedy};
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Summary};
+use tcptoll_core::verdict::names::Names;
 
 use super::{PAGE_MEAN, PAGE_P95, WORKERS_BUSY, WORKERS_BUSY_PEAK, WORKERS_KEPT};
+use crate::kit::compared::headline;
 use crate::kit::conclusion::{answer_of, explain, explanations, in_arm, step, value};
 use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 
@@ -20,16 +22,24 @@ pub(super) fn conclude(summary: &mut Summary) {
     ));
 }
 
-/// What connections hold and how long pages take; the comparison is stated before, by the code that all
-/// share.
+/// How long pages take, and what connections hold.
 fn answer(summary: &Summary) -> String {
     let measured: Vec<&Arm> =
         summary.arms.iter().filter(|arm| value(arm, PAGE_MEAN.name).is_some()).collect();
     if measured.is_empty() {
         return "No page load completed.".to_owned();
     }
-    let sentences = [workers(&measured), failed(&measured), slow(&measured)];
-    answer_of(summary, sentences.into_iter().flatten().collect())
+    let mut sentences: Vec<String> = failed(&measured).into_iter().collect();
+    let compared = headline(summary, &super::SPEC);
+    let is_compared = !compared.is_empty();
+    sentences.extend(compared);
+    if is_compared {
+        sentences.extend(workers(&measured));
+    } else {
+        sentences.extend(slow(&measured));
+        sentences.extend(workers(&measured));
+    }
+    answer_of(summary, sentences)
 }
 
 /// The arms with the least and the most of a metric, with their values; of one arm it alone.
@@ -49,6 +59,7 @@ fn workers(arms: &[&Arm]) -> Option<String> {
         let visits = arm.own.site_visits.as_deref()?;
         Some(format!("{held:.0} of {}", number::count(visits.workers)))
     };
+    let names = Names::of(arms.iter().copied());
     Some(match ends(arms, &WORKERS_BUSY)[..] {
         [] => return None,
         [(arm, held)] => {
@@ -61,7 +72,8 @@ fn workers(arms: &[&Arm]) -> Option<String> {
             }
             format!(
                 "Connections hold {fewest} ({}) to {most_held} workers ({}) on average.",
-                least.name, most.name
+                names.arm(least),
+                names.arm(most)
             )
         }
     })
@@ -74,7 +86,7 @@ fn failed(arms: &[&Arm]) -> Option<String> {
     (failed > 0).then(|| {
         format!(
             "{}{} of {} pages failed.",
-            in_arm(arms.len() > 1, arm),
+            in_arm(arms, arm),
             number::count(failed),
             number::count(arm.attempts)
         )
@@ -83,15 +95,16 @@ fn failed(arms: &[&Arm]) -> Option<String> {
 
 /// The time that 95 % of the pages do not exceed.
 fn slow(arms: &[&Arm]) -> Option<String> {
+    let names = Names::of(arms.iter().copied());
     Some(match ends(arms, &PAGE_P95)[..] {
         [] => return None,
         [(_, us)] => format!("95 % of the pages took at most {}.", number::time(us)),
         [(least, low), .., (most, high)] => format!(
             "95 % of the pages took at most {} ({}) to {} ({}).",
             number::time(low),
-            least.name,
+            names.arm(least),
             number::time(high),
-            most.name
+            names.arm(most)
         ),
     })
 }

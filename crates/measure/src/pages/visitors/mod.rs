@@ -9,7 +9,7 @@ mod trial;
 use std::net::Ipv4Addr;
 
 use tcptoll_core::experiment::figures::{ACCEPT_QUEUE_PEAK, RTT, SERVER_CPU, histogram, metric};
-use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Phrase, Spec};
 use tcptoll_core::record::Resolved;
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::files::Shared;
@@ -106,6 +106,7 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&PAGE, &RTT],
     primary: PAGE_MEAN.name,
+    phrases: &[Phrase::of(PAGE_MEAN.name, "A page takes {} on average")],
     answers: &[PAGE.name],
     // Nobody sees a page that is 2 % faster.
     margin: 0.02,

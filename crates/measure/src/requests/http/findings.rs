@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::kit::compared::{failures, figures, headline};
 use crate::kit::conclusion::{
-    answer_of, explain, explanations, first_sentence, ratios, step, value,
+    answer_of, enumerated, explain, explanations, first_sentence, step, value,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
@@ -17,9 +18,13 @@ use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, PlaceKind, Summary};
 use tcptoll_core::units::{capital, plural};
 use tcptoll_core::verdict::bound;
+use tcptoll_core::verdict::names::Names;
 
 /// Latency that grew by less than this factor is not said to have grown.
 const GROWTH_SHOWN: f64 = 1.1;
+
+/// From this share of what was due on, a schedule was kept.
+const KEPT: f64 = 0.99;
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -35,7 +40,11 @@ fn answer(summary: &Summary) -> String {
     let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| arm.failure.is_none()).collect();
     let cause = summary.causes.first().map(|cause| {
         let text = first_sentence(&cause.text);
-        if measured.len() > 1 { format!("Arm {}: {text}", cause.arm) } else { text.to_owned() }
+        if measured.len() > 1 {
+            format!("{}: {text}", capital(&Names::of(&summary.arms).named(&cause.arm)))
+        } else {
+            text.to_owned()
+        }
     });
     let mut sentences = Vec::new();
     if measured.iter().all(|arm| arm.ok == 0) {
@@ -64,6 +73,12 @@ fn answer(summary: &Summary) -> String {
         return answer_of(summary, sentences);
     }
     sentences.extend(bound::sentence(summary, "requests_per_s", "requests"));
+    sentences.extend(failures(summary, &super::SPEC));
+    let handshakes = handshakes(summary, &measured);
+    // Where they are what is compared, the comparison is stated first.
+    let (before, after) =
+        if compares_tls(summary) { (None, handshakes) } else { (handshakes, None) };
+    sentences.extend(before);
     sentences.extend(schedules(&measured));
     match measured.as_slice() {
         [arm] => {
@@ -71,8 +86,12 @@ fn answer(summary: &Summary) -> String {
             sentences.extend(unanswered(summary));
         }
         arms => {
-            let compared = ratios(summary, "requests_per_s", "Throughput");
-            sentences.extend(compared.or_else(|| range(arms)));
+            let compared = headline(summary, &super::SPEC);
+            let alone = || figures(summary, &super::SPEC, "requests_per_s").or_else(|| only(arms));
+            let is_alone = compared.is_empty();
+            sentences.extend(compared);
+            sentences.extend(is_alone.then(alone).flatten());
+            sentences.extend(after);
         }
     }
     sentences.extend(unexpected(&measured));
@@ -103,32 +122,44 @@ fn rate_of(arm: &Arm, metric: &str) -> Option<String> {
 
 /// Open loop: what was due and what was sustained, before anything else.
 fn schedules(arms: &[&Arm]) -> Option<String> {
+    let names = Names::of(arms.iter().copied());
     let scheduled: Vec<&Arm> =
         arms.iter().copied().filter(|arm| value(arm, "intended_per_s").is_some()).collect();
     let saturated: Vec<&Arm> =
         scheduled.iter().copied().filter(|arm| arm.saturation.is_some()).collect();
     match (scheduled.as_slice(), saturated.as_slice()) {
         ([], _) => None,
+        // The latency is stated with the rate that was kept.
+        ([arm], []) if kept(arm).is_some() => None,
         ([arm], []) => scheduled_and_succeeded(arm).map(|text| format!("{text}.")),
         ([_], [arm]) => sustained(arm).map(|text| format!("Saturated: {text}.")),
         (_, []) => {
             let short = scheduled.iter().find(|arm| {
                 let (due, achieved) = (value(arm, "intended_per_s"), value(arm, "achieved_per_s"));
-                due.zip(achieved).is_some_and(|(due, achieved)| achieved < due * 0.99)
+                due.zip(achieved).is_some_and(|(due, achieved)| achieved < due * KEPT)
             });
             Some(match short {
                 None => "In every arm at least 99 % of the scheduled rate succeeded.".to_owned(),
-                Some(arm) => format!("In arm {}, {}.", arm.name, scheduled_and_succeeded(arm)?),
+                Some(arm) => format!("{}{}.", names.with(arm), scheduled_and_succeeded(arm)?),
             })
         }
         (_, [first, ..]) => Some(format!(
-            "{} of {} arms were saturated: in arm {}, {}.",
+            "{} of {} arms were saturated: with {}, {}.",
             saturated.len(),
             scheduled.len(),
-            first.name,
+            names.arm(first),
             sustained(first)?
         )),
     }
+}
+
+/// The rate that was scheduled, if it was kept.
+fn kept(arm: &Arm) -> Option<String> {
+    let (due, achieved) = (value(arm, "intended_per_s")?, value(arm, "achieved_per_s")?);
+    let off = value(arm, "rate_resolution_per_s").unwrap_or(0.0);
+    let is_kept =
+        arm.saturation.is_none() && achieved + off >= due * KEPT && off <= due * RESOLUTION_SHOWN;
+    is_kept.then(|| number::three(due))
 }
 
 fn scheduled_and_succeeded(arm: &Arm) -> Option<String> {
@@ -171,7 +202,9 @@ fn one(arm: &Arm) -> Option<String> {
             let typical = time(latency.p50.or(latency.mean)?);
             let word = if latency.p50.is_some() { "median" } else { "mean" };
             let p99 = latency.p99.map_or_else(String::new, |p99| format!(" (p99 {})", time(p99)));
-            if value(arm, "intended_per_s").is_some() {
+            if let Some(rate) = kept(arm) {
+                format!("At {rate} requests/s, the {word} latency{with} was {typical}{p99}.")
+            } else if value(arm, "intended_per_s").is_some() {
                 format!("The {word} latency{with} was {typical}{p99}.")
             } else {
                 let rate = rate.trim_end_matches("/s");
@@ -205,23 +238,49 @@ fn cpu(arm: &Arm) -> Option<String> {
     })
 }
 
-/// Several arms without ratios.
-fn range(arms: &[&Arm]) -> Option<String> {
-    let shown = |arm: &Arm| Some(number::count(value(arm, "requests_per_s")?.round() as u64));
-    let arms: Vec<&Arm> = arms.iter().copied().filter(|arm| arm.ok > 0).collect();
-    let rate = |arm: &&&Arm| value(arm, "requests_per_s").map_or(0, |rate| (rate * 1e3) as u64);
-    let (first, second, between) = match arms.as_slice() {
-        [arm] => return Some(format!("Throughput is {} requests/s ({}).", shown(arm)?, arm.name)),
-        [a, b] => (*a, *b, "and"),
-        arms => (*arms.iter().min_by_key(rate)?, *arms.iter().max_by_key(rate)?, "to"),
-    };
-    Some(format!(
-        "Throughput is {} requests/s ({}) {between} {} ({}).",
-        shown(first)?,
-        first.name,
-        shown(second)?,
-        second.name
-    ))
+/// The only one of several arms in which requests succeeded.
+fn only(arms: &[&Arm]) -> Option<String> {
+    let names = Names::of(arms.iter().copied());
+    let mut all = arms.iter().filter(|arm| arm.ok > 0);
+    let (arm, None) = (all.next()?, all.next()) else { return None };
+    let rate = number::three(value(arm, "requests_per_s")?);
+    Some(format!("The rate is {rate} requests/s ({}).", names.arm(arm)))
+}
+
+/// Whether the handshake of TLS is what is compared.
+fn compares_tls(summary: &Summary) -> bool {
+    summary.comparisons.iter().any(|one| one.metric.starts_with("tls_us"))
+}
+
+/// Where ways of TLS are compared: what a handshake takes, and how many were resumed.
+fn handshakes(summary: &Summary, arms: &[&Arm]) -> Option<String> {
+    if arms.len() < 2 || arms.iter().any(|arm| !arm.factors.contains_key("tls")) {
+        return None;
+    }
+    let is_compared = compares_tls(summary);
+    let names = Names::of(&summary.arms);
+    let took: Vec<String> = arms
+        .iter()
+        .filter(|_| !is_compared)
+        .filter_map(|arm| {
+            let handshake = arm.histograms.get(super::TLS.name)?;
+            let us = handshake.p50.or(handshake.mean)?;
+            Some(format!("{} ({})", number::time(us), names.arm(arm)))
+        })
+        .collect();
+    let share = |arm: &&&Arm| value(arm, super::TLS_RESUMED.name).is_some_and(|share| share > 0.0);
+    let resumed = arms.iter().find(share).and_then(|arm| {
+        let share = number::percent(value(arm, super::TLS_RESUMED.name)?);
+        Some(format!("{share} were resumed with {}", names.arm(arm)))
+    });
+    Some(match (took.is_empty(), resumed) {
+        (true, None) => return None,
+        (true, Some(resumed)) => format!("Of the TLS handshakes, {resumed}."),
+        (false, None) => format!("A TLS handshake takes {}.", enumerated(&took)),
+        (false, Some(resumed)) => {
+            format!("A TLS handshake takes {}; {resumed}.", enumerated(&took))
+        }
+    })
 }
 
 /// A count of sockets, of several rounds the mean.

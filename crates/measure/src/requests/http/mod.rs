@@ -24,7 +24,7 @@ use tcptoll_core::experiment::figures::{
     LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU, SERVER_FIN_WAIT_2, SERVER_SEGMENTS,
     SERVER_TIME_WAIT, histogram, metric,
 };
-use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Phrase, Spec};
 use tcptoll_core::http::url::Url;
 use tcptoll_core::record::Resolved;
 use tcptoll_core::study::{Compare, NamedArm, PlannedArm, Settings, Study, level_text};
@@ -132,6 +132,11 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&CONNECT, &FIRST_BYTE, &IDLE_CLOSE, &LATENCY, &LATENESS, &RTT, &TLS],
     primary: RATE.name,
+    phrases: &[
+        Phrase::rate(RATE.name, "The rate is {}", "answers {} as many requests/s as", "requests/s"),
+        Phrase::of(LATENCY_MEAN.name, "A request takes {} on average"),
+        Phrase::of("tls_us_mean", "A TLS handshake takes {} on average"),
+    ],
     answers: &[LATENCY.name, CONNECT.name, FIRST_BYTE.name],
     margin: 0.02,
     operation: Noun::REQUEST,
@@ -198,6 +203,9 @@ impl Plan for HttpSettings {
 /// URLs of several servers become an arm of each, named after its server; several of one server stay
 /// together and are asked for in turn.
 pub(super) fn complete(study: &mut Study) {
+    if study.metric.is_none() {
+        study.metric = asked(study).map(str::to_owned);
+    }
     let Some(typed) = study.settings.get("url").map(level_text) else { return };
     let texts: Vec<String> = typed.split_whitespace().flat_map(separated).collect();
     study.settings.insert("url".to_owned(), Value::from(texts.join(" ")));
@@ -233,6 +241,16 @@ pub(super) fn complete(study: &mut Study) {
         .collect();
     let first = Value::from(study.named_arms[0].name.as_str());
     study.compare = vec![Compare { against: Some(first), ..Compare::default() }];
+}
+
+/// The metric that the choice of options asks for, if it is not the rate.
+fn asked(study: &Study) -> Option<&'static str> {
+    // A rate that was set is no result.
+    if !study.values("rate").is_empty() {
+        return Some(LATENCY_MEAN.name);
+    }
+    let tls = study.factors.get("tls").filter(|_| study.factors.len() == 1)?;
+    tls.iter().all(|level| level_text(level) != "off").then_some("tls_us_mean")
 }
 
 /// `http://a/,http://b/` are two URLs; a comma after the path of a URL belongs to it, unless a scheme

@@ -1,15 +1,17 @@
 //! What follows from the arms of `worker-pool`: the answer, causes, advice, what next.
 
 use super::BACKEND;
-use super::effects::{Factor, PoolArm, STUCK, advise, plainest};
+use super::effects::{PoolArm, STUCK, advise, plainest};
 use serde_json::Value;
 
-use crate::kit::conclusion::{cured, explain, explanations, step};
+use crate::kit::compared::{failures, headline};
+use crate::kit::conclusion::{answer_of, cured, enumerated, explain, explanations, step};
 use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 use tcptoll_core::experiment::figures::RTT;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
+use tcptoll_core::verdict::names::Names;
 
 /// Arms whose effect is stated one by one; of more, the best and the worst.
 const STATED: usize = 3;
@@ -26,18 +28,19 @@ fn answer(summary: &Summary) -> String {
         summary.arms.iter().filter_map(PoolArm::from_arm).filter(|told| told.arm.ok > 0).collect();
     let Some(first) = told.first() else { return "No request succeeded.".to_owned() };
     let stuck = plainest(&told);
-    let mut sentences = match stuck {
-        Some(stuck) => {
-            let mut sentences = vec![avalanche(summary, &told, stuck)];
-            sentences.extend(others(summary, &told, stuck));
-            sentences
-        }
-        None => calm(told.iter().copied().find(|told| told.busy().is_some()).unwrap_or(*first)),
+    let mut sentences = if let Some(stuck) = stuck {
+        let mut sentences = vec![avalanche(summary, &told, stuck)];
+        sentences.extend(others(summary, &told, stuck));
+        sentences
+    } else {
+        let arm = told.iter().copied().find(|told| told.busy().is_some()).unwrap_or(*first);
+        let mut sentences = headline(summary, &super::SPEC);
+        sentences.extend(calm(arm));
+        sentences
     };
     sentences.splice(1..1, too_short(summary));
-    // The verdicts of comparisons stand before them.
-    sentences.truncate(if summary.comparisons.is_empty() { 3 } else { 2 });
-    sentences.join(" ")
+    sentences.splice(0..0, failures(summary, &super::SPEC));
+    answer_of(summary, sentences)
 }
 
 /// Calls that failed because connecting takes longer than the connect timeout.
@@ -50,7 +53,7 @@ fn too_short(summary: &Summary) -> Option<String> {
          the round trip.",
         number::count(group.errors.values().sum::<u64>()),
         number::count(group.attempts),
-        arm.name
+        Names::of(&summary.arms).arm(arm)
     ))
 }
 
@@ -66,25 +69,23 @@ fn waiting(told: PoolArm<'_>) -> Option<String> {
     ))
 }
 
-/// By how much requests that never call the backend are slower, and how many workers wait.
+/// How long requests that never call the backend take, and how many workers wait.
 fn avalanche(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> String {
+    let names = Names::of(&summary.arms);
     let healthy = all.iter().copied().find(|told| told.pool.stalled_s.is_none());
-    let against =
-        healthy.and_then(|healthy| Factor::between(summary, stuck, healthy).map(|f| (f, healthy)));
+    let both = healthy.and_then(|healthy| Some((healthy, healthy.local_us()?, stuck.local_us()?)));
     let waiting = waiting(stuck).map_or_else(String::new, |waiting| format!(": {waiting}"));
     let subject = "Requests that never call the backend";
-    match (against, stuck.slowed()) {
-        (Some((factor, healthy)), _) => {
-            let ([times, interval], stuck, healthy) =
-                (factor.times(), &stuck.arm.name, &healthy.arm.name);
-            format!(
-                "{stuck} has {times} the latency of {healthy}{interval} for requests that never call the \
-                 backend{waiting}."
-            )
-        }
+    match (both, stuck.slowed()) {
+        (Some((healthy, least, most)), _) => format!(
+            "{subject} take {} ({}) instead of {} ({}){waiting}.",
+            number::time(most),
+            names.arm(stuck.arm),
+            number::time(least),
+            names.arm(healthy.arm)
+        ),
         (None, Some(slowed)) => format!(
-            "{subject} take {} as long during the stall, {} instead of {}{waiting}.",
-            number::times(slowed.factor(), None)[0],
+            "{subject} take {} during the stall instead of {}{waiting}.",
             number::time(slowed.during_us),
             number::time(slowed.before_us)
         ),
@@ -92,34 +93,27 @@ fn avalanche(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> Stri
     }
 }
 
-/// The latency of the other arms with a stall, relative to the stuck one.
+/// The latency of the other arms with a stall.
 fn others(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> Option<String> {
-    let mut found: Vec<(&str, Factor)> = all
+    let names = Names::of(&summary.arms);
+    let mut found: Vec<(String, f64)> = all
         .iter()
         .filter(|told| told.pool.stalled_s.is_some() && told.arm.name != stuck.arm.name)
-        .filter_map(|told| Some((told.arm.name.as_str(), Factor::between(summary, stuck, *told)?)))
+        .filter_map(|told| Some((names.arm(told.arm), told.local_us()?)))
         .collect();
-    found.sort_by(|a, b| b.1.ratio.total_cmp(&a.1.ratio));
+    found.sort_by(|a, b| a.1.total_cmp(&b.1));
     let many = found.len() > STATED;
-    let count = found.len();
     if many {
-        found = vec![*found.first()?, *found.last()?];
+        found = vec![found.first()?.clone(), found.last()?.clone()];
     }
-    let name = &stuck.arm.name;
-    match found.as_slice() {
+    let each: Vec<String> =
+        found.iter().map(|(name, us)| format!("{} ({name})", number::time(*us))).collect();
+    match each.as_slice() {
         [] => None,
-        [(best, low), (worst, high)] if many => Some(format!(
-            "Of {count} changes to {name}, {best} has the lowest latency without backend calls \
-             ({}), {worst} the highest ({}).",
-            low.lower(),
-            high.lower()
-        )),
-        all => {
-            let each: Vec<String> =
-                all.iter().map(|(name, factor)| format!("{} in {name}", factor.lower())).collect();
-            let each = each.join(", ");
-            Some(format!("Compared with {name}, latency without backend calls is {each}."))
+        [best, worst] if many => {
+            Some(format!("The same requests take {best} at best and {worst} at worst."))
         }
+        all => Some(format!("The same requests take {}.", enumerated(all))),
     }
 }
 
@@ -363,17 +357,15 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_begins_with_the_factor_and_its_interval() {
+    fn the_answer_begins_with_both_latencies() {
         let arms =
             vec![arm("as published", 20.0, 800e3), healthy(), arm("connect time-out", 10.0, 510.0)];
         let all =
             concluded(arms, &[("as published", "healthy"), ("connect time-out", "as published")]);
         assert_eq!(
             all.answer,
-            "as published has 641× the latency of healthy (95 % CI 512–801) for requests that \
-             never call the backend: 20 of 20 workers wait for redis (expected: 20). Compared with \
-             as published, latency without backend calls is 636× lower (95 % CI 508–794) in \
-             connect time-out."
+            "Requests that never call the backend take 320 ms (as published) instead of 500 µs (healthy): 20 of \
+             20 workers wait for redis (expected: 20). The same requests take 504 µs (connect time-out)."
         );
         assert!(all.answer.chars().count() <= 400);
         assert_eq!(all.causes[0].id, "workers-stuck");
@@ -385,8 +377,7 @@ mod tests {
         let one = concluded(vec![arm("worker-pool", 20.0, 800e3)], &[]);
         assert_eq!(
             one.answer,
-            "Requests that never call the backend take 1,600× as long during the stall, 800 ms \
-             instead of 500 µs: 20 of 20 workers wait for redis (expected: 20)."
+            "Requests that never call the backend take 800 ms during the stall instead of 500 µs: 20 of 20 workers wait for redis (expected: 20)."
         );
         let commands: Vec<&str> = one.next.iter().map(|step| step.command.as_str()).collect();
         assert_eq!(commands[0], "tcptoll explain workers-stuck");
@@ -420,8 +411,7 @@ mod tests {
         let all = concluded(arms, &[]);
         assert!(
             all.answer.contains(
-                "change 0 has the lowest latency without backend calls (534× lower), change 7 the \
-                 highest (1.14× lower)."
+                "The same requests take 600 µs (change 0) at best and 281 ms (change 7) at worst."
             ),
             "{}",
             all.answer

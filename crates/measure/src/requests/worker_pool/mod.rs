@@ -15,7 +15,7 @@ use crate::kit::TrialError;
 use crate::kit::plan::{Context, Experiment, Outcome, Plan};
 use settings::PoolSettings;
 use tcptoll_core::experiment::figures::{RTT, histogram, metric};
-use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Phrase, Spec};
 use tcptoll_core::study::{PlannedArm, Settings};
 use tcptoll_lab::servers;
 use trial::PoolTrial;
@@ -103,6 +103,10 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&BACKEND_LATENCY, &LOCAL_LATENCY, &RTT],
     primary: LOCAL_LATENCY_MEAN.name,
+    phrases: &[Phrase::of(
+        LOCAL_LATENCY_MEAN.name,
+        "Requests that never call the backend take {} on average",
+    )],
     answers: &[LOCAL_LATENCY.name, BACKEND_LATENCY.name],
     // A stall changes latency by factors; differences below a tenth decide nothing.
     margin: 0.1,

@@ -71,6 +71,7 @@ const SPEC: Spec = Spec {
     metrics: &[&FIGURE],
     histograms: &[],
     primary: FIGURE.name,
+    phrases: &[],
     answers: &[],
     margin: 0.01,
     operation: Noun { one: "operation", many: "operations", short: "op" },
