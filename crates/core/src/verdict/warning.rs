@@ -94,20 +94,6 @@ warnings! {
         "the link emulator released packets late (p99 {p99_us:.0} µs), because a CPU was busy. Use less load or a quieter machine"
     );
 
-    /// A quantile was asked of too few values.
-    TooFewSamples "too-few-samples" {
-        /// Values there are.
-        have: u64,
-        /// Values needed for ten beyond the quantile.
-        need: u64,
-        /// The quantile: `p99.9`.
-        quantile: &'static str,
-    } => format!(
-        "{quantile} is not shown: it needs {} values, and there are {}",
-        number::count(*need),
-        number::count(*have)
-    );
-
     /// Figures that mean nothing for so small a load are absent.
     FiguresLeftOut "figures-left-out" {
         /// The figures, plural.

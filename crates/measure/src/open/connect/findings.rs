@@ -8,7 +8,7 @@ use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Cause, NextStep, PlaceKind, Summary};
-use tcptoll_core::stats::{HistogramSummary, need};
+use tcptoll_core::stats::HistogramSummary;
 use tcptoll_core::units::{capital, plural};
 use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::effective::same_effective;
@@ -28,7 +28,6 @@ pub(super) fn conclude(summary: &mut Summary) {
     summary.answer = answer(summary);
     let same = same_backlogs(&summary.arms);
     summary.warnings.extend(same.iter().map(|warning| warning.entry(None)));
-    few_samples(summary);
     summary.next = next(summary);
 }
 
@@ -49,21 +48,6 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
         number::count(well.ok),
         number::time(max)
     ))
-}
-
-/// Too few values for the last quantile that is shown; what several arms lack is said once.
-fn few_samples(summary: &mut Summary) {
-    let need = need(999, 1000);
-    let few: Vec<(&str, u64)> = summary
-        .arms
-        .iter()
-        .filter_map(|arm| Some((arm.name.as_str(), arm.histograms.get("connect_us")?.count)))
-        .filter(|(_, have)| *have > 0 && *have < need)
-        .collect();
-    let Some(&(arm, have)) = few.first() else { return };
-    let warning = Warning::TooFewSamples { have, need, quantile: "p99.9" };
-    let entry = warning.entry((few.len() == 1).then_some(arm));
-    summary.warnings.insert(0, entry);
 }
 
 /// Backlogs above `net.core.somaxconn` are clamped to it: arms that asked for different ones have the
