@@ -56,6 +56,7 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("crates/live/src/doctor/config/nginx.rs", "stream", "a block of nginx.conf"),
     ("crates/measure/src/idle/keepalive/", "messages", "a unit: what a writing connection sends"),
     ("crates/measure/src/kit/settings.rs", "keepalive", KEEPALIVE),
+    ("crates/measure/src/kit/target.rs", "http", "the scheme of a URL"),
     ("crates/measure/src/pages/", "http", "the scheme of a URL"),
     ("crates/measure/src/pages/", "keepalive", KEEPALIVE),
     ("crates/measure/src/pages/page/", "connect", "a phase of a request"),

@@ -36,7 +36,9 @@ pub(crate) fn check() -> anyhow::Result<Outcome> {
 }
 
 fn generate(built: &Path, check: bool) -> anyhow::Result<Outcome> {
-    let page = cli_page(&mut |words| said(&built.join("tcptoll"), words, "--help"))?;
+    // The help of the program itself is a screen; `help` has all.
+    let option = |words: &[String]| if words.is_empty() { "help" } else { "--help" };
+    let page = cli_page(&mut |words| said(&built.join("tcptoll"), words, option(words)))?;
     let mut files = vec![("cli.md".to_owned(), page)];
     for name in SCHEMAS {
         let text = said(&built.join("examples/schema"), &[name.to_owned()], "")?;
@@ -111,7 +113,7 @@ fn cli_page(help: &mut impl FnMut(&[String]) -> anyhow::Result<String>) -> anyho
     );
     let count = section(&mut page, help, &mut Vec::new())?;
     if count == 1 {
-        bail!("tcptoll --help has no section `Commands:`");
+        bail!("tcptoll help has no section `Commands:`");
     }
     Ok(page)
 }

@@ -356,7 +356,17 @@ impl Host {
                 return Ok(listener.address);
             }
             if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
-                return Err(format!("--server {name}: it ended before it listened ({status})"));
+                let advice = match status.code() {
+                    // The shell's own.
+                    Some(127) => ": there is no such program; write a server's name or a command",
+                    _ if !name.contains(' ') => {
+                        ": write the whole command, with what makes it listen, in quotes"
+                    }
+                    _ => "",
+                };
+                return Err(format!(
+                    "--server {name}: it ended before it listened ({status}){advice}"
+                ));
             }
             if begun.elapsed() > LAUNCH_LIMIT {
                 let _ = child.kill();

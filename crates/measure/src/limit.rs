@@ -101,11 +101,21 @@ impl Limit {
         Ok(Self { text: text.to_owned(), asks })
     }
 
-    /// Whether a run that compares these can break it.
+    /// Whether a run that compares these pairs can break it; `operations` are those of an arm, at most, and the
+    /// option that says how many a trial has, where it has a number.
     ///
-    /// Errors: it has no such comparison.
-    pub fn check(&self, pairs: &[Pair]) -> Result<(), String> {
-        let (text, Asks::Verdict { metric, .. }) = (&self.text, &self.asks) else { return Ok(()) };
+    /// Errors: it has no such comparison, or too few operations for the figure.
+    pub fn check(
+        &self,
+        pairs: &[Pair],
+        operations: Option<(u64, &str)>,
+        spec: &Spec,
+    ) -> Result<(), String> {
+        let text = &self.text;
+        let metric = match &self.asks {
+            Asks::Verdict { metric, .. } => metric,
+            Asks::Figure(limit) => return limit.check(text, operations, spec),
+        };
         if pairs.iter().any(|pair| pair.metric == *metric) {
             return Ok(());
         }
@@ -256,25 +266,38 @@ impl FigureLimit {
             } else {
                 format!("that figure is missing in {}", absent.join(", "))
             };
+            let need = self.need().map_or_else(String::new, |(name, values)| {
+                format!(": {name} takes {}, so run longer", number::count(values))
+            });
             format!(
-                "--fail-if '{text}': {why}; it was not measured, or there were too few values{}",
-                self.need()
+                "--fail-if '{text}': {why}; it was not measured, or there were too few values{need}"
             )
         });
         held
     }
 
-    /// How many values a quantile takes: ten beyond it.
-    fn need(&self) -> String {
-        let name =
-            self.figure.map(|figure| figure.ending.trim_start_matches('_').replace('_', "."));
-        let share = name.as_deref().and_then(|name| name.strip_prefix('p')?.parse::<f64>().ok());
-        match (name, share) {
-            (Some(name), Some(share)) if share > 50.0 => {
-                let values = number::count((1_000.0 / (100.0 - share)).round() as u64);
-                format!(": {name} takes {values}, so run longer")
-            }
-            _ => String::new(),
+    /// A quantile, and how many values it takes: ten beyond it. `None`: any number will do.
+    fn need(&self) -> Option<(String, u64)> {
+        let name = self.figure?.ending.trim_start_matches('_').replace('_', ".");
+        let share: f64 = name.strip_prefix('p')?.parse().ok().filter(|share| *share > 50.0)?;
+        Some((name, (1_000.0 / (100.0 - share)).round() as u64))
+    }
+
+    /// Refuses a quantile that a run of so few operations does not have.
+    fn check(
+        &self,
+        text: &str,
+        operations: Option<(u64, &str)>,
+        spec: &Spec,
+    ) -> Result<(), String> {
+        match (self.need(), operations) {
+            (Some((name, values)), Some((most, option))) if values > most => Err(format!(
+                "--fail-if '{text}': {name} takes {} {}, and this run has at most {}: write --{option} {values}",
+                number::count(values),
+                spec.operation.many,
+                number::count(most),
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -362,6 +385,12 @@ fn unknown(text: &str, name: &str, spec: &Spec) -> String {
     let metrics = spec.single_metrics();
     let names: Vec<&str> = metrics.into_iter().chain(COUNTS).collect();
     let distributions = spec.distributions();
+    let is_quantile = name.strip_prefix('p').is_some_and(|share| share.parse::<f64>().is_ok());
+    if is_quantile && !distributions.is_empty() {
+        return format!(
+            "--fail-if '{text}': {name} is not computed; write p50, p90, p99, p99.9, mean, min or max"
+        );
+    }
     let instead = match (did_you_mean(name, &names), distributions.is_empty()) {
         (Some(meant), _) => meant,
         (None, true) => format!("this experiment has {}", names.join(", ")),
@@ -439,6 +468,19 @@ mod tests {
     }
 
     #[test]
+    fn a_quantile_that_the_run_cannot_have_is_refused_before_it() {
+        let spec = SPECS.find("connect").unwrap();
+        let check = |text: &str, most| parse(text).unwrap().check(&[], Some((most, "count")), spec);
+        let says = "--fail-if 'p99 > 5ms': p99 takes 1,000 connections, and this run has at most 100: write --count 1000";
+        assert_eq!(check("p99 > 5ms", 100).unwrap_err(), says);
+        check("p99 > 5ms", 1_000).unwrap();
+        check("p90 > 5ms", 100).unwrap();
+        check("p50 > 5ms", 1).unwrap();
+        check("max > 5ms", 1).unwrap();
+        check("errors > 0", 1).unwrap();
+    }
+
+    #[test]
     fn anything_else_says_how_to_write_one() {
         for text in ["", "x", "p98(rtt_us) > 1", "p99(rtt_us > 1"] {
             let error = parse(text).unwrap_err();
@@ -466,6 +508,10 @@ mod tests {
             ("latency > 1", "there is no figure latency; this experiment has "),
             ("connect_us > 1", "there is no figure connect_us; "),
             ("conections_per_s > 1", "did you mean connections_per_s?"),
+            (
+                "p99.99 > 1ms",
+                "p99.99 is not computed; write p50, p90, p99, p99.9, mean, min or max",
+            ),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
@@ -521,14 +567,17 @@ mod tests {
 
     #[test]
     fn a_verdict_that_no_run_can_have_is_refused_before_the_run() {
+        let check = |limit: &Limit, pairs: &[Pair]| {
+            limit.check(pairs, None, SPECS.find("connect").unwrap())
+        };
         let limit = parse("connections_per_s lower").unwrap();
-        assert!(limit.check(&[]).unwrap_err().contains("compares nothing"));
+        assert!(check(&limit, &[]).unwrap_err().contains("compares nothing"));
         let pair =
             |metric: &str| Pair { metric: metric.to_owned(), a: 1, b: 0, per: Settings::default() };
-        let other = limit.check(&[pair("connect_us_mean")]).unwrap_err();
+        let other = check(&limit, &[pair("connect_us_mean")]).unwrap_err();
         assert!(other.ends_with("write 'connect_us_mean lower'"), "{other}");
-        limit.check(&[pair("connect_us_mean"), pair("connections_per_s")]).unwrap();
-        parse("p99 > 5ms").unwrap().check(&[]).unwrap();
+        check(&limit, &[pair("connect_us_mean"), pair("connections_per_s")]).unwrap();
+        check(&parse("p99 > 5ms").unwrap(), &[]).unwrap();
     }
 
     #[test]

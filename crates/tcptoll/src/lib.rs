@@ -18,6 +18,7 @@ pub mod tune;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use tcptoll_lab::lab;
 
 /// The whole program.
@@ -32,8 +33,14 @@ pub fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let words: Vec<String> =
+                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            let own = (error.kind() == ErrorKind::DisplayHelp).then(|| cli::help(&words)).flatten();
+            if let Some(text) = own {
+                return exit::finish(stdout::text(&text));
+            }
             // clap gives 0 for --help and 2 for a mistake.
-            return exit::refuse(&cli::mended(error, std::env::args_os()));
+            return exit::refuse(&cli::mended(error, &words));
         }
     };
     exit::finish(commands::run(cli))

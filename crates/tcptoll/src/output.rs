@@ -265,7 +265,9 @@ pub(crate) fn any_seed() -> u64 {
 fn limits(texts: &[String], schedule: &Schedule) -> anyhow::Result<Vec<Limit>> {
     let read = |text: &String| {
         let limit = Limit::parse(text, schedule.spec).map_err(anyhow::Error::msg)?;
-        limit.check(&schedule.pairs).map_err(anyhow::Error::msg)?;
+        limit
+            .check(&schedule.pairs, schedule.operations_max(), schedule.spec)
+            .map_err(anyhow::Error::msg)?;
         Ok(limit)
     };
     texts.iter().map(read).collect()

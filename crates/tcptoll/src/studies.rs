@@ -1,6 +1,8 @@
 //! The studies that come with the program, files like them, and how a command line becomes one: an option with several
 //! values is a factor.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
@@ -125,7 +127,63 @@ pub fn text(name: &str) -> anyhow::Result<String> {
 ///
 /// Errors: with line, key and remedy.
 pub fn load(name: &str) -> anyhow::Result<Study> {
-    checked(&text(name)?).with_context(|| format!("study {name}"))
+    let text = text(name)?;
+    match checked(&text) {
+        Ok(study) => Ok(study),
+        Err(first) => match all_errors(&text).as_slice() {
+            [] | [_] => Err(first).with_context(|| format!("study {name}")),
+            several => bail!(
+                "study {name}: {} errors\n  {}",
+                several.len(),
+                several.join("\n  ").replace('\n', "\n  ").replace("\n    line", "\n  line")
+            ),
+        },
+    }
+}
+
+/// Most errors of a study that are named together.
+const ERRORS_MAX: usize = 20;
+
+/// What is wrong with a study, by line: where an error is found, its line is taken out and the rest checked again.
+fn all_errors(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut found: Vec<(usize, String)> = Vec::new();
+    while let Err(error) = checked(&lines.join("\n")) {
+        let said = format!("{error:#}");
+        let number =
+            said.strip_prefix("line ").and_then(|rest| rest.split(':').next()?.parse().ok());
+        let Some(number) = number.filter(|at| found.iter().all(|(known, _)| known != at)) else {
+            break;
+        };
+        let line: &mut String = &mut lines[number - 1];
+        let instead = without_error(line, &said);
+        found.push((number, said));
+        match instead {
+            Some(instead) if found.len() < ERRORS_MAX => *line = instead,
+            _ => break,
+        }
+    }
+    found.sort();
+    found.into_iter().map(|(_, said)| said).collect()
+}
+
+/// A line of a study that can stand where a wrong one was; `None`: what follows from it is not known, so that errors
+/// after this one would be errors of ours.
+fn without_error(line: &str, said: &str) -> Option<String> {
+    let (key, value) = line.split_once('=')?;
+    let count = |c: char| value.matches(c).count();
+    let goes_on = count('[') != count(']') || value.contains("\"\"\"") || value.contains("'''");
+    if line.trim_start().starts_with('[') || goes_on {
+        return None;
+    }
+    if said.contains("there is no such key") || said.contains("has no such setting") {
+        return Some(String::new());
+    }
+    match key.trim() {
+        "question" => Some("question = 'what?'".to_owned()),
+        "experiment" | "name" | "against" | "factor" | "all_pairs" => None,
+        _ => Some(String::new()),
+    }
 }
 
 /// A study from its text, checked as far as it can be without running it.
@@ -260,6 +318,9 @@ pub(crate) fn from_typed(spec: &Spec, typed: &Typed, rounds: &RoundArgs) -> anyh
         Study { question: spec.question.into(), experiment: spec.name.into(), ..Study::default() };
     for option in spec.options {
         let Some(values) = typed.get(option.name) else { continue };
+        if spec.target == Some(option.name) {
+            check_servers(values)?;
+        }
         let levels = match option.levels {
             Levels::Each | Levels::EachOr(_) => values.clone(),
             Levels::Split(split) => values.iter().flat_map(|text| split(text)).collect(),
@@ -288,11 +349,33 @@ pub(crate) fn from_typed(spec: &Spec, typed: &Typed, rounds: &RoundArgs) -> anyh
     Ok(study)
 }
 
+/// Refuses servers that were written in two words, or with a blank in them.
+fn check_servers(values: &[String]) -> anyhow::Result<()> {
+    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    for pair in values.windows(2) {
+        let [host, port] = pair else { continue };
+        if is_port(port) && !host.contains([':', '/']) {
+            bail!("{host} {port}: write host and port in one word: {host}:{port}");
+        }
+    }
+    if let Some(server) = values.iter().find(|text| text.trim().contains(char::is_whitespace)) {
+        let encoded = server.trim().replace(char::is_whitespace, "%20");
+        bail!(
+            "'{server}': a blank ends an address; in a path write %20: {encoded}; several servers are separate words"
+        );
+    }
+    Ok(())
+}
+
 /// Adds the values of an option: one is a setting, several are a factor.
 fn add(study: &mut Study, name: &str, levels: Vec<String>) -> anyhow::Result<()> {
     if let Some(number) = in_thousands(&levels) {
         let plain = number.replace(',', "");
         bail!("--{name} {number}: a comma separates values; write {plain} for one number");
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(twin) = levels.iter().find(|level| !seen.insert(level.as_str())) {
+        bail!("--{name} {twin}: given twice; write each value once");
     }
     let mut levels: Vec<Value> = levels.into_iter().map(Value::from).collect();
     match levels.len() {
@@ -412,6 +495,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_study_is_told_all_that_is_wrong_with_it() {
+        let text = "question = 'what'\nexperiment = 'connect'\nrouds = 3\n[settings]\ncuont = 3\n\
+                    link = 'moon'\nrate = 5\n[factors]\nbaklog = [1,\n2]\n";
+        let errors = all_errors(text);
+        let begins: Vec<&str> =
+            errors.iter().map(|error| error.split(": ").next().unwrap()).collect();
+        assert_eq!(begins, ["line 1", "line 3", "line 5", "line 9"], "{errors:?}");
+        assert_eq!(all_errors(&format!("{HEAD}[settings]\nrate = -1\nlink = 'moon'")).len(), 2);
+        assert_eq!(all_errors(&format!("{HEAD}a = = 3")).len(), 1);
+        assert_eq!(all_errors(HEAD), Vec::<String>::new());
+        // What is missing once a line is out is not an error of the user's.
+        let arm = format!("{HEAD}[[arm]]\nname = ''\n[[arm]]\nname = 'b'\nrate = 0");
+        assert_eq!(all_errors(&arm).len(), 1, "{:?}", all_errors(&arm));
+    }
+
+    #[test]
     fn a_setting_of_the_command_line_is_of_every_arm() {
         let mut study = Study::from_toml(&format!(
             "{HEAD}[settings]\ncount = 5\n[factors]\nbacklog = [1, 2]\n[[arm]]\nname = 'a'\ncount = 7\n"
@@ -485,6 +584,32 @@ pub(crate) mod tests {
         }
         let more = parsed("connect --resume run.jsonl --count 10");
         check_alone(&more.typed).unwrap_err();
+    }
+
+    #[test]
+    fn a_server_in_two_words_or_with_a_blank_is_told_how_to_write_it() {
+        let refused = |servers: &[&str]| {
+            let servers: Vec<String> = servers.iter().map(|&text| text.to_owned()).collect();
+            check_servers(&servers).err().map(|error| error.to_string())
+        };
+        let says = "127.0.0.1 80: write host and port in one word: 127.0.0.1:80";
+        assert_eq!(refused(&["127.0.0.1", "80"]).as_deref(), Some(says));
+        let blank = refused(&["http://h/a b"]).unwrap();
+        assert!(blank.contains("'http://h/a b'") && blank.contains("http://h/a%20b"), "{blank}");
+        assert_eq!(refused(&["a:1", "b:2"]), None);
+    }
+
+    #[test]
+    fn several_servers_are_an_arm_each_in_every_experiment_that_takes_one() {
+        for spec in experiments::ALL.iter().filter(|spec| spec.target.is_some()) {
+            let typed: Typed =
+                [(spec.target.unwrap(), vec!["a:1".to_owned(), "http://b:2/".to_owned()])].into();
+            let study = from_typed(spec, &typed, &RoundArgs::default()).unwrap();
+            let arms = study.arms().unwrap();
+            assert_eq!(arms.len(), 2, "{}: {study:?}", spec.name);
+            assert!(arms[0].name.contains("a:1") && arms[1].name.contains("b:2"), "{arms:?}");
+            Schedule::from_study(&study).unwrap();
+        }
     }
 
     #[test]

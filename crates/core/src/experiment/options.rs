@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::option::{Only, Opt};
-use crate::study::{NamedArm, RoundsAsked, Study};
+use crate::study::{Compare, NamedArm, RoundsAsked, Study, level_text};
 
 /// Heading of where the two ends are.
 pub const PLACE: &str = "Hosts and link";
@@ -20,7 +20,7 @@ pub const LINK: Opt = Opt::each(
     "LINK",
     "Link between the lab's client and server: a name or values (see `tcptoll links`), like \
      rtt=37ms,jitter=1ms,rate=1gbit,loss=0.1%,queue=100p. Repeat the option, or list several \
-     names, to compare links",
+     (metro,cross-region or rtt=1ms,rtt=20ms), to compare links",
 )
 .split(links)
 .by_default("direct")
@@ -154,11 +154,12 @@ const OVER_SSH: &[Only] = &[Only::OverSsh];
 
 /// Number of connections of a load that opens them.
 pub const CONNECT_COUNT: Opt =
-    Opt::each(LOAD, "count", "N", "Total number of connections to open").number();
+    Opt::each(LOAD, "count", "N", "Total number of connections to open").letters(&['n']).number();
 
 /// Connections that may be in progress at a time.
 pub const CONCURRENCY: Opt =
     Opt::each(LOAD, "concurrency", "N", "Maximum number of concurrent connections")
+        .letters(&['c'])
         .alias(&["connections"]);
 
 /// Connections begun on a schedule.
@@ -342,19 +343,49 @@ pub fn unless_each_runs_once(study: &Study) -> bool {
     study.rounds.fixed != Some(1)
 }
 
-/// `metro,loss=1%,direct` is two links: a word without `=` begins the next.
+/// `metro,loss=1%,direct` and `rtt=1ms,loss=1%,rtt=20ms` are two links: a word without `=` begins the next, and
+/// so does a second round trip.
 pub fn links(text: &str) -> Vec<String> {
+    let is_rtt = |part: &str| part.trim_start().starts_with("rtt=");
     let mut links: Vec<String> = Vec::new();
     for part in text.split(',') {
-        match links.last_mut() {
-            Some(link) if part.contains('=') => {
+        let goes_on = |link: &&mut String| {
+            part.contains('=') && !(is_rtt(part) && link.split(',').any(is_rtt))
+        };
+        match links.last_mut().filter(goes_on) {
+            Some(link) => {
                 link.push(',');
                 link.push_str(part);
             }
-            _ => links.push(part.to_owned()),
+            None => links.push(part.to_owned()),
         }
     }
     links
+}
+
+/// Several servers are an arm each, named as they were typed and compared with the first.
+pub fn an_arm_each(study: &mut Study, option: &str) {
+    let servers: Vec<String> = study
+        .values(option)
+        .iter()
+        .flat_map(|value| {
+            let text = level_text(value);
+            text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect();
+    let [first, _, ..] = servers.as_slice() else { return };
+    study.factors.remove(option);
+    study.settings.remove(option);
+    study.compare =
+        vec![Compare { against: Some(Value::from(first.as_str())), ..Compare::default() }];
+    study.named_arms = servers
+        .iter()
+        .map(|server| NamedArm {
+            name: server.clone(),
+            settings: [(option.to_owned(), Value::from(server.as_str()))].into(),
+            ..NamedArm::default()
+        })
+        .collect();
 }
 
 #[cfg(test)]
@@ -362,8 +393,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_without_an_equals_sign_begins_the_next_link() {
+    fn a_word_without_an_equals_sign_or_a_second_round_trip_begins_the_next_link() {
         assert_eq!(links("rtt=37ms,loss=1%"), ["rtt=37ms,loss=1%"]);
+        assert_eq!(links("rtt=1ms,rtt=20ms"), ["rtt=1ms", "rtt=20ms"]);
+        assert_eq!(links("rtt=1ms,loss=1%,rtt=20ms"), ["rtt=1ms,loss=1%", "rtt=20ms"]);
+        assert_eq!(
+            links("metro,rtt=2ms,rate=1gbit,rtt=9ms"),
+            ["metro,rtt=2ms,rate=1gbit", "rtt=9ms"]
+        );
+        // Two losses are a slip, which the reader of links names.
+        assert_eq!(links("loss=1%,loss=2%"), ["loss=1%,loss=2%"]);
         assert_eq!(links("metro,loss=1%,direct"), ["metro,loss=1%", "direct"]);
     }
 }

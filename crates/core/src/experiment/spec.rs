@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::brief::Brief;
 use super::column::Table;
 use super::option::Opt;
 use crate::record::{Advice, Arm, Cause, Summary};
@@ -25,6 +26,9 @@ pub struct Spec {
     pub about: &'static str,
     /// Examples and explanations below the options in its help.
     pub examples: &'static str,
+    /// What `-h` shows.
+    #[serde(skip)]
+    pub brief: Brief,
     /// Its options; a study may set no others. Sorted by group as the help shows them.
     pub options: &'static [&'static Opt],
     /// The option that names a server that already runs, instead of the lab; `None`: it measures in
@@ -69,6 +73,7 @@ impl Spec {
         question: "",
         about: "",
         examples: "",
+        brief: Brief::NONE,
         options: &[],
         target: None,
         complete: |_| {},

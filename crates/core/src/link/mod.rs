@@ -495,7 +495,18 @@ fn known_key(key: &str, link: &str) -> Result<&'static str, LinkError> {
     names().find(|name| *name == key).ok_or_else(|| LinkError::UnknownKey {
         link: link.to_owned(),
         key: echo(key),
-        nearest: nearest(key, names()),
+        nearest: meant(key).map(str::to_owned).or_else(|| nearest(key, names())),
+    })
+}
+
+/// The key that means what others call by this word.
+fn meant(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "delay" | "latency" | "ping" => "rtt",
+        "bandwidth" | "bw" | "speed" => "rate",
+        "drop" | "plr" => "loss",
+        "buffer" | "limit" => "queue",
+        _ => return None,
     })
 }
 

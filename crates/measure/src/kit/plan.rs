@@ -166,6 +166,11 @@ pub trait Plan {
     fn public_load(&self) -> Option<PublicLoad> {
         None
     }
+    /// Operations of a trial that ends after a number of them, and the option that says how many. `None`: it lasts
+    /// a time.
+    fn operations(&self) -> Option<(u64, &'static str)> {
+        None
+    }
     /// Of a load that several machines share: the part, and the whole. `None`: it is all of it.
     fn split(&self) -> Option<SplitPlan> {
         None

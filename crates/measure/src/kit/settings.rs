@@ -86,9 +86,13 @@ impl LabSpec {
         let remote = reader.remote()?;
         // The path of the user's is what it is.
         let link = if remote.is_some() { "direct".to_owned() } else { reader.value("link")? };
-        let link = LinkSpec::parse(&link);
+        let parsed = LinkSpec::parse(&link).map_err(|e| TrialError::Setting(e.to_string()))?;
+        if parsed.loss >= 1.0 {
+            let why = "nothing arrives over this link, so nothing can be measured; write less than 100%, like loss=5%";
+            return Err(wrong("link", &link, why));
+        }
         Ok(Self {
-            link: link.map_err(|error| TrialError::Setting(error.to_string()))?,
+            link: parsed,
             // Not every experiment has these options.
             ipv6: reader.typed_flag("ipv6")?.unwrap_or(false),
             packet_relay: reader.typed_flag("packet-relay")?.unwrap_or(false),
@@ -538,6 +542,14 @@ mod tests {
         let lab = LabSpec::from(&SettingsReader::new(&LAB_ALONE, &settings).unwrap()).unwrap();
         assert_eq!(lab.link.rtt, Duration::from_millis(3));
         assert!(!lab.ipv6 && !lab.packet_relay && !lab.tap);
+    }
+
+    #[test]
+    fn a_link_over_which_nothing_arrives_is_refused() {
+        let settings: Settings = [("link".to_owned(), Value::from("rtt=3ms,loss=100%"))].into();
+        let lab = LabSpec::from(&SettingsReader::new(&LAB_ALONE, &settings).unwrap());
+        let error = lab.unwrap_err().to_string();
+        assert!(error.starts_with("--link rtt=3ms,loss=100%: nothing arrives"), "{error}");
     }
 
     #[test]

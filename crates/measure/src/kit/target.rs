@@ -33,16 +33,27 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads `--to HOST:PORT`.
+    /// Reads `--to HOST:PORT`, or the server of a URL: http and https say their port themselves.
     ///
     /// Errors: it has another shape.
     pub(crate) fn of_to(typed: &str) -> Result<Self, TrialError> {
+        let (scheme, rest) = typed.split_once("://").unwrap_or(("", typed));
+        let end = if scheme.is_empty() { None } else { rest.find(['/', '?', '#']) };
+        let server = &rest[..end.unwrap_or(rest.len())];
+        let named = |port: u16| format!("{server}:{port}");
+        let known = match (scheme.to_ascii_lowercase().as_str(), has_port(server)) {
+            ("http", false) => Some(named(80)),
+            ("https", false) => Some(named(443)),
+            _ => None,
+        };
+        let server = known.as_deref().unwrap_or(server);
         let shape = || {
+            let why = if has_port(server) { "" } else { "it has no port; " };
             TrialError::Setting(format!(
-                "--to {typed}: write HOST:PORT, like 192.0.2.1:443 or [2001:db8::1]:443"
+                "--to {typed}: {why}write HOST:PORT, like 192.0.2.1:443 or [2001:db8::1]:443"
             ))
         };
-        let (host, number) = typed.rsplit_once(':').ok_or_else(shape)?;
+        let (host, number) = server.rsplit_once(':').ok_or_else(shape)?;
         let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
         if host.is_empty() || !is_number {
             return Err(shape());
@@ -51,7 +62,7 @@ impl Target {
             TrialError::Setting(format!("--to {typed}: port {number} is not from 1 to 65535"))
         })?;
         // An IPv6 address may stand in brackets and have a scope; a name has neither.
-        let literal = typed.parse().ok();
+        let literal = server.parse().ok();
         Ok(Self::new(format!("--to {typed}"), typed, host, port, literal))
     }
 
@@ -167,6 +178,11 @@ impl Target {
     }
 }
 
+/// Whether a server is written with a port: the colons of an address in brackets are its own.
+fn has_port(server: &str) -> bool {
+    server.rsplit(']').next().is_some_and(|end| end.contains(':'))
+}
+
 /// Whether an address may belong to somebody else: not loopback, not private, not link-local.
 fn is_public(address: IpAddr) -> bool {
     match address {
@@ -261,10 +277,22 @@ mod tests {
             ("[2001:db8::1]:443", "[2001:db8::1]:443"),
             ("2001:db8::1:443", "[2001:db8::1]:443"),
             ("[fe80::1%3]:9", "[fe80::1%3]:9"),
+            ("http://192.0.2.1/a:b", "192.0.2.1:80"),
+            ("HTTPS://192.0.2.1", "192.0.2.1:443"),
+            ("http://[2001:db8::1]/", "[2001:db8::1]:80"),
+            ("redis://192.0.2.1:6379/0", "192.0.2.1:6379"),
         ] {
             let target = to(typed, &[]);
             assert_eq!(target.address().unwrap().to_string(), address);
             assert_eq!(target.resolve(&[]).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_server_without_a_port_is_told_so() {
+        for typed in ["192.0.2.1", "redis://192.0.2.1/", "[2001:db8::1]"] {
+            let error = Target::of_to(typed).unwrap_err().to_string();
+            assert!(error.contains("it has no port; write HOST:PORT"), "{error}");
         }
     }
 

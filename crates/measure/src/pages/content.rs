@@ -111,11 +111,7 @@ impl Content {
     pub(crate) fn read_files(&mut self, files: &mut Shared) -> Result<(), TrialError> {
         match self {
             Self::Made(..) => Ok(()),
-            Self::Folder(folder, _) => {
-                let found = std::fs::metadata(&*folder).map_err(|e| wrong("site", folder, e))?;
-                let why = "it is not a folder";
-                if found.is_dir() { Ok(()) } else { Err(wrong("site", folder, why)) }
-            }
+            Self::Folder(folder, path) => check_folder(folder, path),
             Self::Har(path, graph) => {
                 let read = files.read(path, |path: &Path| read_har(path))?;
                 *graph = Some(read);
@@ -241,6 +237,25 @@ pub(crate) fn load_once(
 
 fn to_json(value: &impl serde::Serialize) -> Result<String, TrialError> {
     serde_json::to_string(value).map_err(|error| TrialError::Setting(format!("page: {error}")))
+}
+
+/// Checks that a folder is there and has the page that is to be loaded.
+fn check_folder(folder: &str, path: &str) -> Result<(), TrialError> {
+    let found = std::fs::metadata(folder).map_err(|error| wrong("site", folder, error))?;
+    if !found.is_dir() {
+        return Err(wrong("site", folder, "it is not a folder"));
+    }
+    let page =
+        Path::new(folder).join(path.split('?').next().unwrap_or(path).trim_start_matches('/'));
+    // An encoded name is the server's to read.
+    if path.contains('%') || page.is_file() || page.join("index.html").is_file() {
+        return Ok(());
+    }
+    if path == "/" {
+        let why = "there is no index.html in it; name the page with --path /PAGE.html";
+        return Err(wrong("site", folder, why));
+    }
+    Err(wrong("path", path, format!("there is no such file in {folder}")))
 }
 
 fn read_har(file: &Path) -> Result<Graph, TrialError> {

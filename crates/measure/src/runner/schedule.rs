@@ -188,6 +188,14 @@ impl Schedule {
         loads.all(|load| load.as_ref() == Some(&first)).then_some(first)
     }
 
+    /// Operations that an arm has in the whole run, at most, and the option that says how many there are in a trial;
+    /// `None`: an arm lasts a time.
+    pub fn operations_max(&self) -> Option<(u64, &'static str)> {
+        let of_arms: Option<Vec<_>> = self.plans.iter().map(|plan| plan.operations()).collect();
+        let (most, option) = of_arms?.into_iter().max()?;
+        Some((most.saturating_mul(u64::from(self.rule.max)), option))
+    }
+
     /// What can be computed of the arms before anything is measured, each thing once.
     pub fn computed(&self) -> Vec<Advice> {
         let mut all: Vec<Advice> = Vec::new();

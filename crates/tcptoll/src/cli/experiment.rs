@@ -87,9 +87,9 @@ fn sub_command(spec: &Spec) -> Command {
 }
 
 /// The name of an argument that stands alone and means the option that names a server.
-const ALONE: &str = "server-alone";
+pub(super) const ALONE: &str = "server-alone";
 
-/// A server without its option: `connect HOST:PORT`. None: its option is such an argument already, or
+/// Servers without their option: `connect HOST:PORT`. None: its option is such an argument already, or
 /// there is none.
 fn alone(spec: &Spec) -> Option<Arg> {
     let option = spec.option(spec.target?)?;
@@ -97,7 +97,9 @@ fn alone(spec: &Spec) -> Option<Arg> {
         return None;
     }
     let help = format!("The same as --{} {}", option.name, option.value);
-    Some(Arg::new(ALONE).value_name(option.value).help(help).conflicts_with(option.name))
+    let argument = Arg::new(ALONE).value_name(option.value).help(help);
+    let argument = argument.num_args(1..).action(ArgAction::Append).value_delimiter(',');
+    Some(argument.conflicts_with(option.name))
 }
 
 /// None: the command line has no option of this name.
@@ -136,9 +138,9 @@ pub(super) fn argument(option: &Opt) -> Option<Arg> {
 fn typed_with_alone(spec: &'static Spec, matches: &ArgMatches) -> Typed {
     let mut typed = typed(spec.options.iter().copied(), matches);
     if let (Some(target), Some(option)) = (spec.target, alone(spec))
-        && let Some(server) = matches.get_one::<String>(option.get_id().as_str())
+        && let Some(servers) = matches.get_many::<String>(option.get_id().as_str())
     {
-        typed.insert(target, vec![server.clone()]);
+        typed.insert(target, servers.cloned().collect());
     }
     typed
 }

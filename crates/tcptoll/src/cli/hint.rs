@@ -6,15 +6,13 @@
 //! second. Words that mean something else get a tip, and a test checks that each tip names an option that
 //! exists.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory as _, Error};
+use clap::{Command, CommandFactory as _, Error};
 
 use super::Cli;
-use tcptoll_core::experiment::option::Levels;
 use tcptoll_core::experiment::spec::Spec;
 use tcptoll_core::study::nearest;
 use tcptoll_measure::experiments;
@@ -27,7 +25,10 @@ const NAMES_OF_METRICS: [&str; 5] = ["prometheus", "metrics", "export", "exporte
 
 /// Options of wrk, ab, hey, oha, k6, iperf3, curl and hyperfine, and what to write here instead. A tip that begins with
 /// two dashes is an option, and given only where there is one of its name.
-const OF_OTHER_TOOLS: [(&str, &str); 45] = [
+const OF_OTHER_TOOLS: [(&str, &str); 53] = [
+    ("I", "--method HEAD"),
+    ("L", "redirects are never followed: they count as successes"),
+    ("X", "--method NAME, or -m NAME"),
     ("buffer", "--window SIZE"),
     ("buffer-size", "--window SIZE"),
     ("clients", "--connections N"),
@@ -36,6 +37,10 @@ const OF_OTHER_TOOLS: [(&str, &str); 45] = [
     ("disable-keepalive", "--reuse server-close"),
     ("disable-redirects", "redirects are never followed: they count as successes"),
     ("export-json", "--out FILE for the record, or --format json for the result"),
+    (
+        "fix",
+        "nothing is changed on this machine: each fix is printed, with its risk and how to undo it",
+    ),
     ("graph", "--html FILE writes a report with pictures"),
     ("http1.1", "HTTP/1.1 is the default: leave it out"),
     ("http2", "HTTP/2 is measured by page loads: tcptoll page --protocol h2"),
@@ -47,6 +52,7 @@ const OF_OTHER_TOOLS: [(&str, &str); 45] = [
     ("keepalive-time", "tcptoll keepalive --idle TIME"),
     ("latency", "percentiles of the latency are always printed: leave it out"),
     ("length", "--message SIZE"),
+    ("location", "redirects are never followed: they count as successes"),
     ("log", "--access-log FILE"),
     ("n", "--count N"),
     ("no-keepalive", "--reuse client-close"),
@@ -54,12 +60,15 @@ const OF_OTHER_TOOLS: [(&str, &str); 45] = [
     ("nodelay", "--nagle off"),
     ("num", "--count N"),
     ("number", "--count N"),
+    ("o", "--out FILE for the record, or --format json for the result"),
     ("output", "--out FILE for the record, or --html FILE for a report"),
     ("parallel", "--streams N"),
+    ("pdf", "--html FILE, which a browser prints as PDF"),
     ("postdata", "--body @FILE"),
     ("qps", "--rate PER_SECOND"),
     ("repeat", "--rounds N"),
     ("report", "--html FILE"),
+    ("request", "--method NAME, or -m NAME"),
     ("runs", "--rounds N"),
     ("s", "scripts are not supported; --access-log FILE repeats the requests of a log"),
     ("save", "--out FILE"),
@@ -107,11 +116,9 @@ const COMMANDS: [(&str, &str); 24] = [
 ];
 
 /// The error with hints that do not mislead; `args` is the command line.
-pub(crate) fn mended(mut error: Error, args: impl IntoIterator<Item = OsString>) -> Error {
-    let args: Vec<String> =
-        args.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+pub(crate) fn mended(mut error: Error, args: &[String]) -> Error {
     match error.kind() {
-        ErrorKind::UnknownArgument => option(error, &args),
+        ErrorKind::UnknownArgument => option(error, args),
         ErrorKind::InvalidSubcommand => {
             let Some(typed) = text(&error, ContextKind::InvalidSubcommand) else { return error };
             if let Some(tip) = command(typed) {
@@ -146,9 +153,16 @@ fn option(mut error: Error, args: &[String]) -> Error {
         suggest(&mut error, format!("write -- before the command: tcptoll {options} -- {line}"));
         return error;
     }
+    let is_word = !typed.starts_with('-');
     let typed = typed.trim_start_matches('-').to_owned();
     let spec = args.iter().find_map(|arg| experiments::find(arg));
-    let server = spec.filter(|_| NAMES_OF_SERVERS.contains(&typed.as_str())).map(server);
+    let is_server = |text: &str| {
+        NAMES_OF_SERVERS.contains(&text) || (is_word && (text.contains("://") || has_port(text)))
+    };
+    let server = spec.filter(|_| is_server(&typed)).map(server);
+    let extra = (is_word && spec.is_none()).then(|| extra(args, &typed)).flatten();
+    let before = args.get(1).filter(|first| first.starts_with('-') && !is_word);
+    let before = before.and_then(|_| without_command(&typed, args));
     let is_watch = args.get(1).is_some_and(|command| command == "watch");
     let listen = (is_watch && NAMES_OF_METRICS.contains(&typed.as_str()))
         .then(|| "write --listen 127.0.0.1:9464, which serves metrics for Prometheus".to_owned());
@@ -161,7 +175,8 @@ fn option(mut error: Error, args: &[String]) -> Error {
         "write --insecure, if the certificate is not to be verified; keep-alive is on by default"
             .to_owned()
     });
-    let tip = server.or(listen).or(unverified).or_else(|| of_another_tool(&typed, spec));
+    let tip = server.or(extra).or(before).or(listen).or(unverified);
+    let tip = tip.or_else(|| of_another_tool(&typed, &command_of(args)?));
     let similar = text(&error, ContextKind::SuggestedArg);
     let is_similar =
         similar.is_some_and(|similar| nearest(&typed, [similar.trim_start_matches('-')]).is_some());
@@ -179,6 +194,37 @@ fn option(mut error: Error, args: &[String]) -> Error {
         error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
     }
     error
+}
+
+/// The command that was typed.
+fn command_of(args: &[String]) -> Option<Command> {
+    let mut command = Cli::command();
+    command.build();
+    command.find_subcommand(args.get(1)?).cloned()
+}
+
+/// What was meant by a word that a command does not take.
+fn extra(args: &[String], typed: &str) -> Option<String> {
+    let is_number = typed.bytes().all(|byte| byte.is_ascii_digit());
+    match args.get(1)?.as_str() {
+        "runs" if is_number => Some(format!("write --count {typed}")),
+        "runs" => Some(format!("write tcptoll report {typed}, which shows a record")),
+        "links" => Some(format!(
+            "write tcptoll connect --link {typed}, or tcptoll lab --link {typed} -- COMMAND; tcptoll links lists all"
+        )),
+        _ => None,
+    }
+}
+
+/// An option that was typed where a command has to be.
+fn without_command(typed: &str, args: &[String]) -> Option<String> {
+    let has = |spec: &&&Spec| spec.option(typed).is_some();
+    let mut all = experiments::ALL.iter();
+    let spec =
+        all.clone().filter(|spec| spec.target.is_some()).find(has).or_else(|| all.find(has))?;
+    let line: Vec<_> = args[1..].iter().map(|word| tcptoll_show::shell_argument(word)).collect();
+    let line = tcptoll_show::printable_line(&line.join(" "));
+    Some(format!("write a command before it, like tcptoll {} {line}", spec.name))
 }
 
 fn suggest(error: &mut Error, tip: String) {
@@ -213,14 +259,10 @@ fn negative(typed: &str, args: &[String]) -> Option<String> {
 }
 
 /// The tip for a word that another tool has for an option.
-fn of_another_tool(typed: &str, spec: Option<&Spec>) -> Option<String> {
+fn of_another_tool(typed: &str, command: &Command) -> Option<String> {
     let (_, tip) = OF_OTHER_TOOLS.iter().find(|(word, _)| *word == typed)?;
-    let spec = spec?;
     let names: Vec<&str> = options_in(tip).collect();
-    let has = |name: &str| {
-        spec.option(name).is_some()
-            || ["format", "out", "html", "quiet", "fail-if", "rounds"].contains(&name)
-    };
+    let has = |name: &str| command.get_arguments().any(|arg| arg.get_long() == Some(name));
     let is_written = tip.starts_with("--") || tip.starts_with("tcptoll ");
     let tip = || if is_written { format!("write {tip}") } else { (*tip).to_owned() };
     names.into_iter().all(has).then(tip)
@@ -244,9 +286,12 @@ fn command(typed: &str) -> Option<String> {
     if typed.contains("://") {
         return Some(format!("write tcptoll http {typed}"));
     }
-    let (_, port) = typed.rsplit_once(':')?;
-    let is_port = port.parse::<u16>().is_ok();
-    is_port.then(|| format!("write tcptoll connect {typed}, or tcptoll http {typed}"))
+    has_port(&typed).then(|| format!("write tcptoll connect {typed}, or tcptoll http {typed}"))
+}
+
+/// `db.example:5432`.
+fn has_port(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }
 
 /// How to name a server that already runs.
@@ -266,14 +311,10 @@ fn server(spec: &Spec) -> String {
     )
 }
 
-/// `connect --to HOST:PORT`, `http URL`; `None`: it measures in the lab alone.
+/// `connect HOST:PORT`, `http URL`; `None`: it measures in the lab alone.
 fn written(spec: &Spec) -> Option<String> {
     let option = spec.options.iter().find(|option| Some(option.name) == spec.target)?;
-    let name = match option.levels {
-        Levels::Arguments => String::new(),
-        _ => format!("--{} ", option.name),
-    };
-    Some(format!("{} {name}{}", spec.name, option.value))
+    Some(format!("{} {}", spec.name, option.value))
 }
 
 // Which command answers which question? The table of `tcptoll help`, and of the README.
@@ -368,8 +409,8 @@ mod tests {
     use clap::Parser as _;
 
     fn said(line: &str) -> String {
-        let words = || line.split(' ').map(OsString::from);
-        mended(Cli::try_parse_from(words()).unwrap_err(), words()).to_string()
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        mended(Cli::try_parse_from(&words).unwrap_err(), &words).to_string()
     }
 
     #[test]
@@ -377,16 +418,18 @@ mod tests {
         let http = said("tcptoll http --to 127.0.0.1:80");
         assert!(http.contains("tip: name the server like this: tcptoll http URL\n"), "{http}");
         assert!(http.contains("Usage: tcptoll http [OPTIONS] [URL]"), "{http}");
+        let lab_alone = said("tcptoll accept-queue 127.0.0.1:80");
+        assert!(lab_alone.contains("measures in the lab only"), "{lab_alone}");
         assert!(!http.contains("similar") && !http.contains("link-tolerance"), "{http}");
         let connect = said("tcptoll connect --host db.example:5432");
-        assert!(connect.contains("like this: tcptoll connect --to HOST:PORT"), "{connect}");
+        assert!(connect.contains("like this: tcptoll connect HOST:PORT"), "{connect}");
         let alone: Vec<&Spec> =
             experiments::ALL.iter().copied().filter(|spec| spec.target.is_none()).collect();
         assert!(!alone.is_empty());
         for spec in alone {
             let text = said(&format!("tcptoll {} --to 127.0.0.1:80", spec.name));
             let says = format!("tip: {} measures in the lab only; ", spec.name);
-            assert!(text.contains(&says) && text.contains("'connect --to HOST:PORT'"), "{text}");
+            assert!(text.contains(&says) && text.contains("'connect HOST:PORT'"), "{text}");
             assert!(!text.contains("similar"), "{text}");
         }
     }
@@ -411,7 +454,15 @@ mod tests {
             ("tcptoll http --json", "tip: write --format json"),
             ("tcptoll http --disable-keepalive", "tip: write --reuse server-close"),
             ("tcptoll stream --parallel 4", "tip: write --streams N"),
-            ("tcptoll connect -n 5", "tip: write --count N"),
+            ("tcptoll http -X POST", "tip: write --method NAME, or -m NAME"),
+            ("tcptoll http -o x", "tip: write --out FILE for the record"),
+            ("tcptoll report latest --pdf", "tip: write --html FILE, which a browser prints"),
+            ("tcptoll doctor --json", "tip: write --format json"),
+            ("tcptoll doctor --fix", "tip: nothing is changed on this machine"),
+            ("tcptoll runs 5", "tip: write --count 5"),
+            ("tcptoll runs latest", "tip: write tcptoll report latest"),
+            ("tcptoll links metro", "tip: write tcptoll connect --link metro"),
+            ("tcptoll --link metro", "a command before it, like tcptoll connect --link metro"),
         ] {
             let text = said(line);
             assert!(text.contains(says), "{text}");
@@ -423,13 +474,12 @@ mod tests {
 
     #[test]
     fn every_tip_names_options_of_some_experiment() {
+        let known = Cli::command();
         for (word, tip) in OF_OTHER_TOOLS {
-            let given =
-                experiments::ALL.iter().any(|spec| of_another_tool(word, Some(spec)).is_some());
+            let given = known.get_subcommands().any(|one| of_another_tool(word, one).is_some());
             assert!(given, "{word}: {tip}");
         }
         assert!(OF_OTHER_TOOLS.is_sorted() && COMMANDS.is_sorted());
-        let known = Cli::command();
         for (word, tip) in COMMANDS {
             assert!(known.find_subcommand(word).is_none(), "{word}");
             for rest in tip.split("tcptoll ").skip(1) {

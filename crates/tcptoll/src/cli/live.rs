@@ -177,7 +177,7 @@ pub(crate) struct ServeArgs {
 /// Servers that run on their own.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Serve {
-    /// Listen on two ports, SO_KEEPALIVE off and on, and discard what arrives, until stopped
+    /// Listen on two ports, SO_KEEPALIVE off and on, and discard what arrives
     #[command(after_help = SERVE_AFTER)]
     Keepalive(ServeKeepaliveArgs),
 }

@@ -1,7 +1,9 @@
 //! Which words the command line takes. Nothing is done here.
 #![allow(clippy::doc_markdown)] // the doc comments are the help text, which has no back quotes
 
+mod as_typed;
 mod experiment;
+mod help;
 mod hint;
 mod live;
 pub(crate) mod tune;
@@ -12,8 +14,10 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
-use self::experiment::percent;
+pub(crate) use self::as_typed::{as_typed, check_names};
+use self::experiment::{ALONE, percent};
 pub(crate) use self::experiment::{ExperimentArgs, RoundArgs, Typed};
+pub(crate) use self::help::help;
 pub(crate) use self::hint::mended;
 pub(crate) use self::live::{DoctorArgs, Serve, ServeArgs, ServeKeepaliveArgs, WatchArgs};
 pub(crate) use self::tune::{TuneArgs, TuneDistribution, TuneServer, TuneStrategy};
@@ -30,7 +34,7 @@ Exit status:
   3 measured, but the result could not be stored or printed
   130 and 143 stopped by SIGINT and SIGTERM";
 
-/// Measure what TCP connections cost, where the cost comes from, and which setting to change
+/// Measure what TCP connections cost, why, and which setting to change
 #[derive(Debug, Parser)]
 #[command(name = "tcptoll", disable_version_flag = true, args_conflicts_with_subcommands = true, after_help = hint::questions() + EXIT_STATUS, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -53,19 +57,19 @@ pub(crate) enum Command {
     /// Measure: an experiment with its options
     #[command(flatten)]
     Experiment(Box<ExperimentArgs>),
-    /// Monitor this machine's connections: queues, drops, ports, faults and how to fix them
+    /// Monitor this machine's connections: queues, drops, ports, faults and fixes
     Watch(WatchArgs),
     /// Check this machine's connections, servers and settings for faults, in seconds
     Doctor(DoctorArgs),
-    /// Find KeepAliveTimeout, MaxRequestWorkers and more of Apache or nginx for the shortest page times
+    /// Find the settings of Apache or nginx with the shortest page times
     Tune(Box<TuneArgs>),
     /// Run a test server with two ports, SO_KEEPALIVE off and on
     Serve(ServeArgs),
-    /// Run a study (a prepared comparison) by its name or file, or list, show or check studies
+    /// Run a study (a prepared comparison), or list, show or check studies
     Study(Box<StudyArgs>),
     /// Show a recorded run again, as text, JSON, HTML, CSV or Markdown
     Report(ReportArgs),
-    /// Compare two records of one experiment, e.g. from different days, kernels or settings
+    /// Compare two records of one experiment, e.g. of different days or settings
     Compare(CompareArgs),
     /// Merge records of several vantage points: machines that ran the same study
     Merge(MergeArgs),

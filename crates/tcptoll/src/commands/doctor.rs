@@ -20,6 +20,7 @@ use crate::exit::{Status, say};
 use crate::output::{check_place, check_writable};
 use crate::progress::StatusLine;
 use crate::{screen, stdout};
+use tcptoll_core::experiment::options::SSH;
 use tcptoll_core::sheet::{Part as Shown, Tone};
 use tcptoll_core::study::did_you_mean;
 use tcptoll_core::units::parse_time;
@@ -224,6 +225,11 @@ const WIDTH: usize = 80;
 
 /// Logs in, says what the host allows, and leaves nothing there but the cached program.
 fn run_on_host(args: &DoctorArgs, host: &str) -> anyhow::Result<Status> {
+    if !host.starts_with(SSH) {
+        bail!(
+            "{host}: doctor examines this machine, or over ssh another: tcptoll doctor {SSH}HOST; to measure a server: tcptoll connect {host}"
+        );
+    }
     let address = SshAddress::parse(host).map_err(|why| anyhow::anyhow!("{host}: {why}"))?;
     let defaults = Reach::default();
     let reach = Reach {

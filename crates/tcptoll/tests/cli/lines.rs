@@ -1,8 +1,82 @@
 //! A hundred lines that people type and that cannot be right. The net has every answer in whole.
 
+/// The words of a line; `'a b'` is one.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    for (at, part) in line.split('\'').enumerate() {
+        if at % 2 == 1 {
+            words.push(part);
+        } else {
+            words.extend(part.split(' ').filter(|word| !word.is_empty()));
+        }
+    }
+    words
+}
+
 /// The line after `tcptoll`, and what the answer has to say: the problem, the remedy. Words are separated by blanks;
 /// `'a b'` is one word.
 pub(crate) const LINES: &[(&str, &[&str])] = &[
+    // What newcomers typed in their first hour.
+    ("http -k https://127.0.0.1:9/", &["-k", "--insecure"]),
+    ("http -X POST http://127.0.0.1:9/", &["-X", "-m NAME"]),
+    ("http -o /dev/null http://127.0.0.1:9/", &["-o", "--out FILE", "--format json"]),
+    ("http -c 50,50 http://127.0.0.1:9/", &["-c 50: given twice"]),
+    ("connect --link metro,metro", &["--link metro: given twice"]),
+    ("http 'http://127.0.0.1:9/a b'", &["'http://127.0.0.1:9/a b'", "http://127.0.0.1:9/a%20b"]),
+    ("http --fail-if 'p99.99 > 5ms' 127.0.0.1:9", &["p99.99 is not computed", "p99.9"]),
+    (
+        "http --fail-if 'p99 > 5ms' -n 100 127.0.0.1:9",
+        &["p99 takes 1,000 requests", "at most 100", "write -n 1000"],
+    ),
+    ("connect --link rtt=10ms,loss=100%", &["loss=100%", "write less than 100%"]),
+    ("connect --link delay=40ms", &["\"delay\"", "did you mean rtt?"]),
+    ("connect --link bandwidth=10mbit", &["\"bandwidth\"", "did you mean rate?"]),
+    ("accept-queue --backlog -1", &["--backlog -1", "write a whole number"]),
+    ("accept-queue --backlog 1..16", &["--backlog 1..16", "write a whole number"]),
+    ("page --site .", &["--site .", "no index.html", "--path"]),
+    ("page --site /nosuch", &["error: --site /nosuch"]),
+    ("keepalive --detect-within 30", &["error: --detect-within 30", "no unit"]),
+    ("keepalive --connections 0", &["error: --connections 0", "from 1"]),
+    (
+        "keepalive --sockets 10 --connections 5",
+        &["--sockets and --connections are the same option", "given twice", "10,5"],
+    ),
+    ("http -n 5 --requests 6 127.0.0.1:9", &["-n and --requests are the same option"]),
+    ("report latest --pdf", &["--pdf", "--html FILE"]),
+    ("doctor --json", &["--json", "--format json"]),
+    ("doctor --fix", &["--fix", "nothing is changed"]),
+    ("doctor 127.0.0.1:9", &["127.0.0.1:9", "ssh://HOST", "tcptoll connect 127.0.0.1:9"]),
+    ("links metro", &["metro", "--link metro"]),
+    ("runs 5", &["5", "--count 5"]),
+    ("--link metro", &["--link", "tcptoll connect --link metro"]),
+    ("accept-queue 127.0.0.1:9", &["127.0.0.1:9", "in the lab only"]),
+    ("connect 127.0.0.1 9", &["127.0.0.1 9: write host and port in one word: 127.0.0.1:9"]),
+    ("http -d 10 127.0.0.1:9", &["-d 10", "no unit", "10s"]),
+    ("http -d 0s 127.0.0.1:9", &["-d 0s", "above 0"]),
+    ("http -d 1m30 127.0.0.1:9", &["-d 1m30"]),
+    ("http -c 0 127.0.0.1:9", &["-c 0", "from 1"]),
+    ("http --rate 2000/s 127.0.0.1:9", &["--rate 2000/s", "per second"]),
+    ("http --body @nofile 127.0.0.1:9", &["--body @nofile", "No such file"]),
+    ("http -H Foo 127.0.0.1:9", &["-H Foo", "NAME: VALUE"]),
+    ("connect --link mars", &["mars", "profiles:"]),
+    ("connect --link 40ms", &["40ms", "rtt=40ms"]),
+    ("connect --link loss=1", &["loss=1", "1%"]),
+    ("connect --congestion bbr2", &["--congestion bbr2", "available"]),
+    ("connect --count 1e6", &["--count 1e6", "write a whole number"]),
+    ("connect 127.0.0.1:99999", &["127.0.0.1:99999", "1 to 65535"]),
+    ("http --fail-if 'p99 > 5' 127.0.0.1:9", &["5 has no unit", "5ms"]),
+    ("http --fail-if 'latency < 5ms' 127.0.0.1:9", &["no figure latency"]),
+    ("stream --to 127.0.0.1:9", &["in the lab only"]),
+    ("lab metro nosuchcmd", &["metro", "write -- before"]),
+    ("watch --listen 9464", &["--listen 9464", "127.0.0.1:9464"]),
+    ("watch --interval 0", &["--interval 0", "100ms"]),
+    ("watch --netns 999999999", &["--netns 999999999"]),
+    ("compare latest latest", &["latest"]),
+    ("keepalive --detect-within 1ms", &["--detect-within 1ms", "at least"]),
+    ("visitors --memory 10M", &["--memory 10M", "32M"]),
+    ("schema sumary", &["sumary", "summary"]),
+    ("completions bsh", &["bsh", "bash"]),
+    ("http --tls full http://127.0.0.1:9/", &["--tls full", "https://"]),
     // Words of other tools.
     ("http --latency http://127.0.0.1:9/", &["--latency", "percentiles", "leave it out"]),
     ("http --url http://127.0.0.1:9/", &["--url", "tcptoll http URL"]),
@@ -25,11 +99,11 @@ pub(crate) const LINES: &[(&str, &[&str])] = &[
     ("stream --window-size 64K", &["--window-size", "--window SIZE"]),
     ("stream -w 64K", &["-w", "--window SIZE"]),
     ("messages --nodelay", &["--nodelay", "--nagle off"]),
-    ("connect -n 5", &["-n", "--count N"]),
+    ("connect -n -5", &["-n -5", "whole number"]),
     ("connect --number 5", &["--number", "--count N"]),
-    ("connect --host db.example:5432", &["--host", "tcptoll connect --to HOST:PORT"]),
-    ("keepalive --url 127.0.0.1:9", &["--url", "--to HOST:PORT"]),
-    ("accept-queue --to 127.0.0.1:9", &["--to", "in the lab only", "connect --to HOST:PORT"]),
+    ("connect --host db.example:5432", &["--host", "tcptoll connect HOST:PORT"]),
+    ("keepalive --url 127.0.0.1:9", &["--url", "tcptoll keepalive HOST:PORT"]),
+    ("accept-queue --to 127.0.0.1:9", &["--to", "in the lab only", "connect HOST:PORT"]),
     // Words that are no commands.
     ("resume run.jsonl", &["resume", "tcptoll study --resume latest"]),
     ("wrk", &["wrk", "tcptoll http URL"]),
@@ -51,12 +125,12 @@ pub(crate) const LINES: &[(&str, &[&str])] = &[
     ("http --rate -5 127.0.0.1:9", &["--rate -5", "above 0"]),
     ("http --rate 2x 127.0.0.1:9", &["--rate 2x", "requests per second"]),
     ("http --connections 0 127.0.0.1:9", &["--connections 0", "from 1"]),
-    ("http -c -1 127.0.0.1:9", &["--connections -1", "write a whole number"]),
+    ("http -c -1 127.0.0.1:9", &["-c -1", "write a whole number"]),
     (
         "http --connections 100k --out /dev/null 127.0.0.1:9",
         &["--connections 100000", "ip_local_port_range"],
     ),
-    ("http --threads 9 -c 2 127.0.0.1:9", &["--threads 9", "--connections"]),
+    ("http --threads 9 -c 2 127.0.0.1:9", &["--threads 9", "raise -c"]),
     ("http --requests 0 127.0.0.1:9", &["--requests 0", "from 1"]),
     ("http --timeout 5 127.0.0.1:9", &["--timeout 5", "no unit"]),
     ("http --body-limit lots 127.0.0.1:9", &["--body-limit lots", "like 64K"]),
@@ -109,9 +183,10 @@ pub(crate) const LINES: &[(&str, &[&str])] = &[
     ("connect 127.0.0.1:9 --backlog 4", &["--backlog needs the lab", "leave one of them out"]),
     ("connect --rounds 3 --target verdict", &["--rounds", "--target"]),
     // Servers that are none.
-    ("connect http://127.0.0.1:9/", &["--to http://127.0.0.1:9/", "HOST:PORT"]),
-    ("connect 127.0.0.1", &["--to 127.0.0.1", "HOST:PORT"]),
-    ("connect 127.0.0.1:http", &["--to 127.0.0.1:http", "HOST:PORT"]),
+    ("connect ftp://127.0.0.1/", &["ftp://127.0.0.1/: it has no port", "HOST:PORT"]),
+    ("connect 127.0.0.1", &["error: 127.0.0.1: it has no port", "HOST:PORT"]),
+    ("connect 127.0.0.1:http", &["error: 127.0.0.1:http: write HOST:PORT"]),
+    ("connect --to 127.0.0.1", &["--to 127.0.0.1", "HOST:PORT"]),
     ("connect name.invalid:80", &["name.invalid", "does not resolve"]),
     ("http ftp://127.0.0.1/", &["ftp://127.0.0.1/", "http://HOST:PORT/PATH"]),
     ("http http://127.0.0.1:0/", &["http://127.0.0.1:0/", "1 to 65535"]),

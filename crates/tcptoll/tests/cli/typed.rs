@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::lines::LINES;
+use crate::lines::{LINES, words};
 use crate::refused::refused;
 use crate::tcptoll;
 
@@ -11,7 +11,7 @@ use crate::tcptoll;
 fn a_wrong_line_is_answered_with_the_problem_and_the_remedy() {
     assert!(LINES.len() >= 100, "{}", LINES.len());
     for (line, says) in LINES {
-        let args: Vec<&str> = line.split(' ').collect();
+        let args = words(line);
         for part in *says {
             refused(&args, part);
         }
@@ -23,7 +23,7 @@ fn no_answer_names_an_option_that_there_is_not() {
     let reference = include_str!("../../../../docs/reference/cli.md");
     let known: BTreeSet<&str> = options(reference).collect();
     for (line, _) in LINES {
-        let args: Vec<&str> = line.split(' ').collect();
+        let args = words(line);
         let said = tcptoll(&args).stderr;
         for option in options(&said).filter(|option| !line.contains(option)) {
             assert!(known.contains(option), "{line}: {option} in {said}");

@@ -13,7 +13,7 @@ pub(crate) fn commands() -> Vec<Vec<String>> {
     let mut at = 0;
     while at < found.len() {
         let words: Vec<String> = found[at].clone();
-        let help = program.printed(&[words.clone(), vec!["-h".to_owned()]].concat());
+        let help = program.printed(&long_help(&words));
         let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
         let lines = lines.take_while(|line| !line.is_empty());
         let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
@@ -23,6 +23,14 @@ pub(crate) fn commands() -> Vec<Vec<String>> {
     }
     assert!(found.len() > 25, "{found:?}");
     found
+}
+
+/// The command line that prints all of a command's help: that of the program itself is a screen.
+fn long_help(words: &[String]) -> Vec<String> {
+    if words.is_empty() {
+        return vec!["help".to_owned()];
+    }
+    [words, &["--help".to_owned()]].concat()
 }
 
 fn repository() -> &'static Path {
@@ -53,7 +61,7 @@ fn long_help_is_that_of_the_reference() {
     let reference = std::fs::read_to_string(repository().join("docs/reference/cli.md")).unwrap();
     let commands = commands();
     let texts = concurrently(&commands, |program, words| {
-        let help = program.printed(&[words.clone(), vec!["--help".to_owned()]].concat());
+        let help = program.printed(&long_help(words));
         let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
         let title = [vec!["tcptoll".to_owned()], words.clone()].concat().join(" ");
         format!("\n## {title}\n\n```text\n{}\n```\n", lines.join("\n").trim_end())

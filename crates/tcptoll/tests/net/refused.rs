@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::lines::LINES;
+use crate::lines::{LINES, words};
 use crate::printed::commands;
 use crate::program::{Program, entry};
 use crate::{concurrently, frozen};
@@ -185,7 +185,7 @@ fn wrong_lines_are_answered_as_before() {
     let lines: Vec<&str> = typed.chain(MORE.iter().copied()).collect();
     let said = concurrently(&lines, |program, line| {
         program.write("Cargo.toml", "[package]\n");
-        let mut words: Vec<&str> = line.split(' ').collect();
+        let mut words = if line.is_empty() { vec![""] } else { words(line) };
         // Nothing is measured, even if the line is accepted.
         let plans = experiments.iter().any(|one| one["name"] == words[0]) || words[0] == "tune";
         if plans && !words.contains(&"--dry-run") {

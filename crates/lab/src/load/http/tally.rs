@@ -163,6 +163,14 @@ impl Tally {
         }
     }
 
+    /// Whether so many TLS handshakes failed, and nothing else came, that more of them would tell nothing.
+    pub(super) fn is_hopeless(&self) -> bool {
+        const HANDSHAKES: u64 = 10;
+        let HttpReport { carried, errors, warmup, .. } = &self.report;
+        let of = |errors: &BTreeMap<String, u64>| errors.get("tls").copied().unwrap_or(0);
+        carried.0 == 0 && of(errors) + of(&warmup.1) >= HANDSHAKES
+    }
+
     /// Adds what another thread counted.
     pub(super) fn add(&mut self, other: &Self) {
         let Self { report: theirs, .. } = other;
@@ -263,7 +271,9 @@ impl Tally {
         let series = std::mem::replace(&mut self.latency_series, SeriesBuilder::new(2));
         report.latency_series = series.build();
         let width_s = report.rates.window_ns as f64 / 1e9 / RATE_POINTS as f64;
-        let points = self.rates.iter().enumerate().map(|(at, count)| {
+        // A load that ended before its window has no rates.
+        let rates = self.rates.iter().filter(|_| width_s > 0.0);
+        let points = rates.enumerate().map(|(at, count)| {
             let rate = *count as f64 / width_s;
             [at as f64 * width_s, rate, rate, rate]
         });
@@ -321,5 +331,24 @@ mod tests {
         assert!((both.requests_per_s - 100.0).abs() < 1e-9, "{both:?}");
         let side_by_side = rates(&measured(100, 1_000_000_000), &measured(50, 1_000_000_000));
         assert!((side_by_side.requests_per_s - 150.0).abs() < 1e-9, "{side_by_side:?}");
+    }
+
+    #[test]
+    fn a_load_that_ended_before_its_window_has_a_report_that_can_be_sent() {
+        let report = Tally::new(Some(1_000_000_000)).report();
+        let text = serde_json::to_string(&report).unwrap();
+        assert!(serde_json::from_str::<HttpReport>(&text).is_ok(), "{text}");
+    }
+
+    #[test]
+    fn ten_handshakes_that_failed_are_enough_where_nothing_else_came() {
+        let mut tally = Tally::new(None);
+        for number in 0..10 {
+            assert!(!tally.is_hopeless());
+            tally.failure(number > 4, "tls", "no certificate");
+        }
+        assert!(tally.is_hopeless());
+        tally.report.carried.0 = 1;
+        assert!(!tally.is_hopeless());
     }
 }

@@ -10,6 +10,7 @@ mod trial;
 use std::str::FromStr;
 
 use serde_json::Value;
+use tcptoll_core::experiment::brief::{self, Brief, Group};
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, RTT, SERVER_CPU, SERVER_SEGMENTS,
     histogram, metric,
@@ -67,11 +68,35 @@ An option with several values makes one arm (variant) per value. Message sizes a
 with each other. If one other option has several values, they are compared with its first value, at
 each size.";
 
+/// What `-h` shows.
+const BRIEF: Brief = Brief {
+    group: Group::Setting,
+    line: "why do small messages take 40 ms? Nagle, delayed ACKs, batching",
+    options: &[
+        ("pattern", "one-way, request-response or write-write-read"),
+        ("message", "size of a message; 64,1K,16K compares"),
+        ("nagle", "Nagle's algorithm; off sets TCP_NODELAY"),
+        ("quick-ack", "on: the server acknowledges immediately"),
+        ("coalesce", "gather messages: none, more, gather, buffer"),
+        ("window", "socket buffers of both hosts, e.g. 256K"),
+        ("duration", "time of each trial, e.g. 5s"),
+        brief::LINK,
+        brief::HTML,
+        brief::FAIL_IF,
+    ],
+    examples: &[
+        ("messages --pattern write-write-read --nagle on,off", "why 40 ms?"),
+        ("messages", "cost by size"),
+        ("messages --pattern request-response", "round trips"),
+    ],
+};
+
 pub const SPEC: Spec = Spec {
     name: "messages",
     question: "What does a message cost, by its size and by how it is sent?",
-    about: "Measure what messages cost by size, with and without Nagle's algorithm and batching",
+    about: "Measure what messages cost by size, Nagle's algorithm and batching",
     examples: EXAMPLES,
+    brief: BRIEF,
     options: OPTIONS,
     target: None,
     complete,
@@ -216,6 +241,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         .by_default("4K")
         .only(&[Only::When("coalesce", &["cork", "more", "gather", "buffer"])]),
     &Opt::each(LOAD, "duration", "TIME", "Length of the measured window, after the warm-up")
+        .letters(&['d'])
         .derived("500ms; 1s if messages are answered"),
     &Opt::each(LOAD, "warmup", "TIME", "Time before the measured window").derived(
         "20 round trips, at least 300ms; in Java at least 1.5s, or 3s with serialization, or \

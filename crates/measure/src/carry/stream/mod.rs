@@ -9,6 +9,7 @@ pub(crate) mod sheet;
 mod transfer_arm;
 mod trial;
 
+use tcptoll_core::experiment::brief::{self, Brief, Group};
 use tcptoll_core::experiment::figures::{GOODPUT, RTT, metric};
 use tcptoll_core::experiment::spec::{Better, MetricSpec, Noun, Phrase, Spec};
 use tcptoll_core::study::{PlannedArm, Settings};
@@ -88,11 +89,35 @@ Examples:
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first.";
 
+/// What `-h` shows.
+const BRIEF: Brief = Brief {
+    group: Group::Setting,
+    line: "which buffer, which congestion control fills a link",
+    options: &[
+        brief::LINK,
+        ("direction", "up, down or both"),
+        ("streams", "connections at a time"),
+        ("window", "socket buffers; auto,64K,1M compares"),
+        ("congestion", "congestion control; cubic,bbr compares"),
+        ("duration", "time of each trial, e.g. 10s"),
+        ("server", "host of the server, over ssh"),
+        ("memory", "measure memory of connections instead"),
+        brief::HTML,
+        brief::FAIL_IF,
+    ],
+    examples: &[
+        ("stream --link rtt=40ms,rate=1gbit --window auto,1M", "a buffer"),
+        ("stream --link rtt=37ms,loss=1% --congestion cubic,bbr", "compared"),
+        ("stream --server ssh://user@b", "two machines"),
+    ],
+};
+
 pub(crate) const SPEC: Spec = Spec {
     name: "stream",
     question: "What throughput does a connection reach, what limits it, and what does it cost?",
     about: "Measure throughput, what limits it, and what it costs in CPU, latency and memory",
     examples: EXAMPLES,
+    brief: BRIEF,
     options: settings::OPTIONS,
     target: None,
     complete: |_| {},

@@ -229,6 +229,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         .by_default("1"),
     &Opt::each(LOAD, "message", "SIZE", "Size of each write, e.g. 128K").by_default("128K"),
     &Opt::each(LOAD, "duration", "TIME", "Length of the measured window, after the warm-up")
+        .letters(&['d'])
         .by_default("2s"),
     &Opt::each(
         LOAD,

@@ -17,6 +17,7 @@ use crate::kit::settings::check_congestion;
 use crate::kit::target::Target;
 use advice::chosen;
 use settings::KeepaliveSettings;
+use tcptoll_core::experiment::brief::{self, Brief, Group};
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, GOODPUT, LATENESS, RTT, SERVER_CPU, histogram, metric,
 };
@@ -143,11 +144,35 @@ Mechanisms (--mechanism):
               be tested with a heartbeat
   write       the program writes every --interval until the kernel gives up and reports an error";
 
+/// What `-h` shows.
+const BRIEF: Brief = Brief {
+    group: Group::Setting,
+    line: "which keep-alive settings detect a dead peer, and their cost",
+    options: &[
+        ("to", "a server of yours; without it, two hosts in the lab"),
+        ("detect-within", "cheapest settings that detect a dead peer in it"),
+        ("mechanism", "none, tcp, heartbeat, lazy or write"),
+        ("idle", "idle time before the first probe or heartbeat"),
+        ("interval", "time between unanswered probes"),
+        ("probes", "unanswered probes until a peer counts as dead"),
+        ("sockets", "connections in all"),
+        ("fault", "of some peers: cut, freeze, reset, close, loss=5%"),
+        brief::LINK,
+        brief::HTML,
+    ],
+    examples: &[
+        ("keepalive --detect-within 30s", "settings, price and proof"),
+        ("keepalive", "the time and cost of each mechanism"),
+        ("keepalive -c 10000 --writer off", "cost of 10,000 idle connections"),
+    ],
+};
+
 pub(crate) const SPEC: Spec = Spec {
     name: "keepalive",
     question: "What does it cost to detect dead peers of idle connections, and how soon is it done?",
-    about: "Measure TCP keepalive, heartbeats and reaping: cost, and time to detect a dead peer",
+    about: "Measure TCP keepalive, heartbeats and reaping: cost, and detection time",
     examples: EXAMPLES,
+    brief: BRIEF,
     options: options::OPTIONS,
     target: Some("to"),
     complete: options::complete,

@@ -4,7 +4,8 @@ use serde_json::Value;
 use tcptoll_core::experiment::option::{Only, Opt};
 use tcptoll_core::experiment::options::{
     CLIENT_ADDRESS, CLIENT_HOST, CLIENT_SYSCTL, CONGESTION, DEAD_AFTER, IPV6, PACKET_RELAY, PLACE,
-    REMOTE_BINARY, SERVER_ADDRESS, SERVER_HOST, SERVER_SYSCTL, SSH_COMMAND, is_over_ssh, links,
+    REMOTE_BINARY, SERVER_ADDRESS, SERVER_HOST, SERVER_SYSCTL, SSH_COMMAND, an_arm_each,
+    is_over_ssh, links,
 };
 use tcptoll_core::study::Study;
 
@@ -36,11 +37,12 @@ pub(super) const OPTIONS: &[&Opt] = &[
     .split(links)
     .by_default("rtt=0.25ms,rate=100mbit")
     .only(&[Only::Lab, Only::OwnNetwork]),
-    &Opt::one(
+    &Opt::each(
         PLACE,
         "to",
         "HOST:PORT",
-        "Connect to a running server instead of using the lab, e.g. to `tcptoll serve keepalive`",
+        "Connect to a running server instead of using the lab, e.g. to `tcptoll serve keepalive`; several are \
+         an arm each",
     ),
     &IPV6,
     &PACKET_RELAY,
@@ -63,6 +65,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &REMOTE_BINARY,
     &DEAD_AFTER,
     &Opt::each(CONNECTIONS, "sockets", "N", "Number of connections, including the one that writes")
+        .letters(&['c'])
         .alias(&["connections"])
         .number()
         .by_default("1000"),
@@ -91,6 +94,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::each(CONNECTIONS, "warmup", "TIME", "Time before the measured window")
         .derived("one round of probes or heartbeats, at least 100ms; 100ms if a round exceeds 1m"),
     &Opt::each(CONNECTIONS, "duration", "TIME", "Length of the measured window")
+        .letters(&['d'])
         .derived("one round of probes or heartbeats, at least 2s; 2s if a round exceeds 1m"),
     &Opt::each(
         CHECKING,
@@ -246,6 +250,15 @@ pub(super) const OPTIONS: &[&Opt] = &[
 /// Without a mechanism all are measured, and in the lab some connections die. A server that is not
 /// ours is left unchecked unless a detection time is wanted.
 pub(super) fn complete(study: &mut Study) {
+    choose(study);
+    an_arm_each(study, "to");
+    if !study.named_arms.is_empty() {
+        // They are not compared by the rate of a writer that they do not have.
+        study.compare.clear();
+    }
+}
+
+fn choose(study: &mut Study) {
     let has = |option: &str| !study.values(option).is_empty();
     if has(MECHANISM) {
         return;
@@ -277,5 +290,6 @@ pub(super) fn complete(study: &mut Study) {
 /// what matters is detection and its cost, which no single metric compares.
 pub(super) fn compares(study: &Study) -> bool {
     let silent = study.values("writer").iter().any(|writer| writer == "off");
-    study.values("fault").is_empty() && !silent && study.values("to").is_empty()
+    let in_lab = study.values("to").is_empty() && study.named_arms.is_empty();
+    study.values("fault").is_empty() && !silent && in_lab
 }

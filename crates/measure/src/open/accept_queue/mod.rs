@@ -5,6 +5,7 @@ mod settings;
 pub(crate) mod sheet;
 mod trial;
 
+use tcptoll_core::experiment::brief::{self, Brief, Group};
 use tcptoll_core::experiment::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
     DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, QUEUE_FULL,
@@ -39,11 +40,35 @@ An option with several values makes one arm (variant) per value. The other arms 
 the first, by time to first byte. Connect latency would be misleading: a client may regard a
 connection as established although the server has dropped its last ACK.";
 
+/// What `-h` shows.
+const BRIEF: Brief = Brief {
+    group: Group::Setting,
+    line: "which backlog is enough? a full accept queue and its clients",
+    options: &[
+        ("backlog", "length of the queue; 16,4096 compares two"),
+        ("somaxconn", "net.core.somaxconn of the server: its limit"),
+        ("accept-delay", "time of the server before each accept(2)"),
+        ("timeout", "give a connection up after this time, e.g. 3s"),
+        ("count", "connections in all"),
+        ("concurrency", "connections at a time, instead of --rate"),
+        ("rate", "connections per second"),
+        brief::LINK,
+        brief::HTML,
+        brief::FAIL_IF,
+    ],
+    examples: &[
+        ("accept-queue", "a short and a longer queue"),
+        ("accept-queue --backlog 16,128,4096", "how long a queue is enough?"),
+        ("accept-queue --abort-on-overflow off,on", "ignored, or reset?"),
+    ],
+};
+
 pub(crate) const SPEC: Spec = Spec {
     name: "accept-queue",
     question: "What happens to clients when connections arrive faster than the server accepts them?",
     about: "Overflow a server's accept queue and measure the effect on its clients",
     examples: EXAMPLES,
+    brief: BRIEF,
     options: settings::OPTIONS,
     target: None,
     complete: settings::complete,

@@ -42,7 +42,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "duration",
         "TIME",
         "Time during which each trial starts connections, e.g. 10s, instead of --count",
-    ),
+    )
+    .letters(&['d']),
     &Opt::each(
         LOAD,
         "warmup",

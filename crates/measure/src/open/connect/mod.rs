@@ -6,6 +6,7 @@ pub(crate) mod sheet;
 mod timeline;
 mod trial;
 
+use tcptoll_core::experiment::brief::{self, Brief, Group};
 use tcptoll_core::experiment::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
     FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU, WAITED,
@@ -43,11 +44,35 @@ Examples:
 An option with several values (--backlog 16,4096) makes one arm (variant) per value. The other arms
 are compared with the first.";
 
+/// What `-h` shows.
+const BRIEF: Brief = Brief {
+    group: Group::Load,
+    line: "what opening a connection costs, and where the time goes",
+    options: &[
+        ("to", "a server of yours, e.g. db:5432; none: the lab"),
+        brief::LINK,
+        ("count", "connections in all"),
+        ("duration", "start connections for this time, e.g. 10s"),
+        ("concurrency", "connections at a time"),
+        ("rate", "connections per second (open loop)"),
+        ("timeout", "give a connection up after this time, e.g. 3s"),
+        ("send", "what the server answers: 'PING\\r\\n'"),
+        brief::HTML,
+        brief::FAIL_IF,
+    ],
+    examples: &[
+        ("connect db.example:5432", "where the time goes"),
+        ("connect --link metro,cross-region", "what distance costs"),
+        ("connect -n 1000 --fail-if 'p99 > 5ms' db:1", "in CI"),
+    ],
+};
+
 pub(crate) const SPEC: Spec = Spec {
     name: "connect",
     question: "What does it cost to open a TCP connection, and where does the time go?",
     about: "Measure what opening a TCP connection costs, and where the time goes",
     examples: EXAMPLES,
+    brief: BRIEF,
     options: settings::OPTIONS,
     target: Some("to"),
     complete: settings::complete,
@@ -115,6 +140,10 @@ impl Plan for ConnectSettings {
 
     fn expected_s(&self) -> f64 {
         Self::expected_s(self)
+    }
+
+    fn operations(&self) -> Option<(u64, &'static str)> {
+        self.operations_asked().map(|count| (count, "count"))
     }
 
     fn public_load(&self) -> Option<PublicLoad> {

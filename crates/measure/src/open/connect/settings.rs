@@ -10,7 +10,7 @@ use tcptoll_core::experiment::options::{
     BIND, CLIENT_ADDRESS, CLIENT_HOST, CLIENT_SYSCTL_RETRIES, CONCURRENCY, CONGESTION,
     CONNECT_COUNT, CONNECT_RATE, CONNECT_TIMEOUT, DEAD_AFTER, IPV6, LINK, LOAD, PACKET_RELAY,
     PAUSE, PAUSE_EVERY, PLACE, REMOTE_BINARY, SERVE, SERVER_ADDRESS, SERVER_SYSCTL, SSH_COMMAND,
-    TAP,
+    TAP, an_arm_each,
 };
 use tcptoll_core::study::{RoundsAsked, Settings, Study};
 
@@ -26,7 +26,12 @@ const SERVER: &str = "Server";
 /// Every option, as the help shows them.
 pub(super) const OPTIONS: &[&Opt] = &[
     &LINK,
-    &Opt::one(PLACE, "to", "HOST:PORT", "Connect to a running server instead of using the lab"),
+    &Opt::each(
+        PLACE,
+        "to",
+        "HOST:PORT",
+        "Connect to a running server instead of using the lab, also as a URL. Several are compared",
+    ),
     &Opt::one(
         PLACE,
         "server",
@@ -61,7 +66,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "duration",
         "TIME",
         "Time during which each trial starts connections, e.g. 10s, instead of --count",
-    ),
+    )
+    .letters(&['d']),
     &Opt::each(
         LOAD,
         "warmup",
@@ -121,9 +127,10 @@ pub(super) const OPTIONS: &[&Opt] = &[
     ),
 ];
 
-/// `--max-time` of one arm on a server that is not ours limits that arm and not a number of rounds,
+/// Several servers are compared; and `--max-time` of one arm on a server that is not ours limits that arm and not a number of rounds,
 /// unless other options ask for rounds or limit the arm.
 pub(super) fn complete(study: &mut Study) {
+    an_arm_each(study, "to");
     let has = |option: &str| study.settings.contains_key(option);
     let only_time = RoundsAsked { max_time: study.rounds.max_time.clone(), ..<_>::default() };
     if !has("to") || has("duration") || !study.factors.is_empty() || study.rounds != only_time {
@@ -300,6 +307,11 @@ impl ConnectSettings {
             (None, _) if public => PUBLIC_COUNT,
             (None, _) => 1_000,
         });
+    }
+
+    /// Connections of a trial that ends after a number of them, as far as it is known before names are resolved.
+    pub(super) fn operations_asked(&self) -> Option<u64> {
+        self.asked.count.or((self.to.is_none() && self.duration.is_none()).then_some(self.count))
     }
 
     /// Operations at once: as asked, or so many that about 500 begin per second.

@@ -8,6 +8,7 @@ mod settings;
 pub(crate) mod sheet;
 mod trial;
 
+use tcptoll_core::experiment::brief::{self, Brief, Group};
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE, DROPS, FAILED_SHARE,
     FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU,
@@ -52,11 +53,35 @@ The peer that fills the queue exists in the lab only; it cannot be directed at a
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first.";
 
+/// What `-h` shows.
+const BRIEF: Brief = Brief {
+    group: Group::Setting,
+    line: "a full SYN queue, SYN cookies, and ordinary clients",
+    options: &[
+        ("half-open", "half-open requests that fill the queue, or full"),
+        ("backlog", "length passed to listen(2)"),
+        ("max-syn-backlog", "net.ipv4.tcp_max_syn_backlog of the server"),
+        ("syncookies", "net.ipv4.tcp_syncookies: never, when full, always"),
+        ("count", "connections of ordinary clients"),
+        ("rate", "of these, per second"),
+        ("timeout", "give a connection up after this time"),
+        brief::LINK,
+        brief::HTML,
+        brief::FAIL_IF,
+    ],
+    examples: &[
+        ("syn-queue", "full, cookies, longer"),
+        ("syn-queue --syncookies 0,1,2", "never, when full, always"),
+        ("syn-queue --backlog 128,4096 --syncookies 0", "is longer enough?"),
+    ],
+};
+
 pub(crate) const SPEC: Spec = Spec {
     name: "syn-queue",
     question: "What happens to ordinary clients when a listener's SYN queue is full of half-open requests, with and without SYN cookies?",
     about: "Fill a listener's SYN queue and measure the effect on ordinary clients",
     examples: EXAMPLES,
+    brief: BRIEF,
     options: settings::OPTIONS,
     target: None,
     complete: settings::complete,

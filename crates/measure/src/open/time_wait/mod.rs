@@ -6,6 +6,7 @@ mod settings;
 pub(crate) mod sheet;
 mod trial;
 
+use tcptoll_core::experiment::brief::{self, Brief, Group};
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, LATENCY, LATENCY_MEAN,
     LATENESS, RTT, SERVER_CPU, SERVER_TIME_WAIT, histogram, metric,
@@ -72,11 +73,35 @@ Examples:
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first.";
 
+/// What `-h` shows.
+const BRIEF: Brief = Brief {
+    group: Group::Setting,
+    line: "when do local ports run out, and which fix helps",
+    options: &[
+        ("port-range", "local ports of the client, e.g. 32768-40959"),
+        ("sources", "source addresses of the client"),
+        ("tw-reuse", "net.ipv4.tcp_tw_reuse of the client"),
+        ("close", "who closes first"),
+        ("held", "ports in use before, e.g. 60%"),
+        ("count", "connections in all"),
+        ("duration", "time of each trial, e.g. 20s"),
+        ("rate", "connections per second"),
+        brief::HTML,
+        brief::FAIL_IF,
+    ],
+    examples: &[
+        ("time-wait", "until the ports run out"),
+        ("time-wait --sources 1,2 --count 20000", "two source addresses"),
+        ("time-wait --held 60% --close client,server", "who closes first?"),
+    ],
+};
+
 pub(crate) const SPEC: Spec = Spec {
     name: "time-wait",
     question: "What do short connections cost as the client's local ports run low?",
     about: "Measure what short connections cost as local ports run low, and which fix helps",
     examples: EXAMPLES,
+    brief: BRIEF,
     options: settings::OPTIONS,
     // A server elsewhere would lose its ports, or the machine its own.
     target: None,

@@ -91,9 +91,11 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "N",
         "Operations per trial: connect, send a byte, receive one, close",
     )
+    .letters(&['n'])
     .number()
     .derived("until the ports are used up; no limit with --duration"),
     &Opt::each(LOAD, "duration", "TIME", "Time during which each trial starts operations")
+        .letters(&['d'])
         .derived("20s; no limit with --count"),
     &Opt::each(
         LOAD,

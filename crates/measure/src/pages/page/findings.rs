@@ -67,7 +67,11 @@ fn failed(arm: &Arm) -> Option<String> {
         ("status", Some(status @ 300..400)) => format!(
             ": {url} returned status {status}, a redirect, which tcptoll does not follow; give the URL of its target instead"
         ),
-        ("status", Some(status)) => format!(": {url} returned status {status}"),
+        ("status", Some(status)) => {
+            let known = reason("status", Some(&format!("status {status}")));
+            let why = known.split_once("); ").map_or(String::new(), |(_, why)| format!("; {why}"));
+            format!(": {url} returned status {status}{why}")
+        }
         (class, _) => {
             let reason = reason(class, arm.first_errors.get(class).map(String::as_str));
             format!(": {url} failed with {class}{reason}")

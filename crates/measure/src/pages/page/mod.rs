@@ -7,6 +7,7 @@ pub(crate) mod sheet;
 mod trial;
 mod waterfall;
 
+use tcptoll_core::experiment::brief::{self, Brief, Group};
 use tcptoll_core::experiment::figures::{
     CLIENT_CPU, FIRST_BYTE_MEAN, RTT, SERVER_CPU, histogram, metric,
 };
@@ -93,11 +94,35 @@ Examples:
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first. tcptoll runs no scripts, so resources that scripts request are not loaded.";
 
+/// What `-h` shows.
+const BRIEF: Brief = Brief {
+    group: Group::Load,
+    line: "a page as a browser loads it; HTTP/1.1 or HTTP/2",
+    options: &[
+        ("url", "a page of yours; several are compared; none: the lab"),
+        ("site", "serve your own files in the lab"),
+        ("har", "load what a browser recorded, from the lab"),
+        brief::LINK,
+        ("protocol", "http/1.1, http/1.1-pipelined or h2"),
+        ("tls", "TLS to the server of the lab"),
+        ("keepalive", "HTTP keep-alive of the server of the lab"),
+        ("browser", "on: load it in headless Chromium"),
+        brief::HTML,
+        brief::FAIL_IF,
+    ],
+    examples: &[
+        ("page http://127.0.0.1:8080/", "a page of a running server"),
+        ("page --site FOLDER --link rtt=100ms", "your files over a long path"),
+        ("page --tls on --protocol http/1.1,h2", "is HTTP/2 worth it?"),
+    ],
+};
+
 pub(crate) const SPEC: Spec = Spec {
     name: "page",
     question: "How long does a page take to load, and how much of that is due to connections?",
     about: "Load a page as a browser does, and show where each millisecond goes",
     examples: EXAMPLES,
+    brief: BRIEF,
     options: settings::OPTIONS,
     target: Some("url"),
     complete: settings::complete,

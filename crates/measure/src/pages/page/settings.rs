@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tcptoll_core::experiment::option::{Only, Opt};
 use tcptoll_core::experiment::options::{
-    CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, TAP,
+    CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, TAP, an_arm_each,
 };
 use tcptoll_core::http::url::Url;
 use tcptoll_core::page::resource::Protocol;
@@ -197,7 +197,11 @@ const SERVER: &str = "Server";
 
 /// Every option, as the help shows them.
 pub(super) const OPTIONS: &[&Opt] = &[
-    &Opt::arguments("url", "URL", "Page of a running server to load instead of the lab's"),
+    &Opt::arguments(
+        "url",
+        "URL",
+        "Page of a running server to load instead of the lab's; several are compared",
+    ),
     &LINK.by_default("rtt=15ms"),
     &Opt::each(
         PLACE,
@@ -231,7 +235,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
          still open",
     ),
     &Opt::each(SERVER, "keepalive", "on,off", "HTTP keep-alive: several requests per connection")
-        .derived("on and off, one arm each; on if --browser, --protocol or --tls is given")
+        .derived("on and off, one arm each; on if --site, --har, --browser, --protocol or --tls is given")
         .only(&[Only::Lab]),
     &Opt::each(
         SERVER,
@@ -286,11 +290,12 @@ pub(super) const OPTIONS: &[&Opt] = &[
 /// Options that let a page keep its connections.
 pub(super) const KEPT: [&str; 3] = ["keepalive", "keepalive-timeout", "keepalive-requests"];
 
-/// Options whose levels are compared with each other and not with KeepAlive off.
-const CHOSEN: [&str; 4] = ["keepalive", "browser", "protocol", "tls"];
+/// Options that ask a question of their own: a page of the user's, or levels that are compared with each other.
+const CHOSEN: [&str; 6] = ["keepalive", "browser", "protocol", "tls", "site", "har"];
 
-/// Without another question, the one that the experiment is for: KeepAlive on and off.
+/// Several pages are compared. Without another question, the one that the experiment is for: KeepAlive on and off.
 pub(super) fn complete(study: &mut Study) {
+    an_arm_each(study, "url");
     let typed = |option: &&str| !study.values(option).is_empty();
     if typed(&"url") || CHOSEN.iter().any(typed) || !study.named_arms.is_empty() {
         return;

@@ -8,6 +8,7 @@ mod trial;
 
 use std::net::Ipv4Addr;
 
+use tcptoll_core::experiment::brief::{self, Brief, Group};
 use tcptoll_core::experiment::figures::{ACCEPT_QUEUE_PEAK, RTT, SERVER_CPU, histogram, metric};
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Phrase, Spec};
 use tcptoll_core::record::Resolved;
@@ -80,12 +81,36 @@ the first. A visitor opens up to six connections for a page, waits, and loads th
 those that are still open. After the last page the connections stay open until the server closes
 them.";
 
+/// What `-h` shows.
+const BRIEF: Brief = Brief {
+    group: Group::Load,
+    line: "visitors with think time, and the workers that they hold",
+    options: &[
+        ("url", "a server of yours; without it, one in the lab"),
+        ("server", "apache-prefork, apache-worker, apache, nginx"),
+        ("keepalive-timeout", "idle time until the server closes; 15s,2s"),
+        ("max-workers", "MaxRequestWorkers of the server"),
+        ("memory", "memory of the server"),
+        ("rate", "new visitors per second"),
+        ("pages", "pages of a visitor, mean"),
+        ("think", "time between two pages, mean"),
+        brief::HTML,
+        brief::FAIL_IF,
+    ],
+    examples: &[
+        ("visitors", "workers held"),
+        ("visitors --max-workers 20 --keepalive-timeout 15s,1s", "too few?"),
+        ("visitors --rate 5 https://staging.example/", "your server"),
+    ],
+};
+
 pub(crate) const SPEC: Spec = Spec {
     name: "visitors",
     question: "What do idle connections of visitors occupy on a server, and how long do pages take \
                meanwhile?",
-    about: "Simulate visitors of a web server, and count the workers that their connections occupy",
+    about: "Simulate visitors of a web server, and count the workers that they occupy",
     examples: EXAMPLES,
+    brief: BRIEF,
     options: settings::OPTIONS,
     target: Some("url"),
     complete: settings::complete,

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tcptoll_core::experiment::option::{Only, Opt};
 use tcptoll_core::experiment::options::{
-    CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, is_chosen, run_once,
+    CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, an_arm_each, is_chosen,
+    run_once,
 };
 use tcptoll_core::http::url::Url;
 use tcptoll_core::page::visits::{Peaks, Visitors};
@@ -424,8 +425,9 @@ const SWEEP: [(&str, &[(&str, &str)]); 4] = [
     ("KeepAlive off", &[("keepalive", "off")]),
 ];
 
-/// Without a choice, one round over what the timeout holds.
+/// Several servers are compared. Without a choice, one round over what the timeout holds.
 pub(super) fn complete(study: &mut Study) {
+    an_arm_each(study, "url");
     // Visitors whom the server turns away are part of the question.
     study.failures.get_or_insert_with(|| "expected".to_owned());
     if !is_chosen(study, &CHOSEN) && study.factors.is_empty() {

@@ -418,7 +418,9 @@ fn of_arm(arm: &Arm) -> Option<String> {
     // Each status is a success or a failure as a whole: one that came more often than there were
     // successes is a failure.
     let (status, count) = arm.statuses.iter().max_by_key(|(_, count)| **count)?;
-    if *count > failed || *count <= arm.ok {
+    // What has a reason of its own is not to be counted as a success.
+    let has_reason = !reason("status", Some(&format!("status {status}"))).is_empty();
+    if *count > failed || *count <= arm.ok || has_reason {
         return None;
     }
     let answers: u64 = arm.statuses.values().sum();

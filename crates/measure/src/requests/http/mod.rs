@@ -18,6 +18,7 @@ use crate::kit::target::{PUBLIC_RATE_PER_S, Target};
 use requests::Ends;
 use serde_json::Value;
 use settings::HttpSettings;
+use tcptoll_core::experiment::brief::{self, Brief, Group};
 use tcptoll_core::experiment::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CLIENT_FIN_WAIT_2, CLIENT_SEGMENTS, CLIENT_TIME_WAIT, CONNECT,
     CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN, GOODPUT, LATENCY, LATENCY_MEAN,
@@ -95,11 +96,35 @@ Ways of using connections (--reuse):
   http1.0-keep-alive  HTTP/1.0 with `Connection: keep-alive`
   idle=TIME           like keep-alive, with a pause of TIME before the next request";
 
+/// What `-h` shows.
+const BRIEF: Brief = Brief {
+    group: Group::Load,
+    line: "requests per second, latency, reuse of connections",
+    options: &[
+        ("url", "a server of yours; two are compared; none: the lab"),
+        ("connections", "connections at a time"),
+        ("duration", "start requests for this time, e.g. 10s"),
+        ("requests", "send N requests, instead of -d"),
+        ("rate", "requests per second (open loop)"),
+        ("reuse", "keep-alive, server-close, client-close, idle=3s"),
+        ("header", "e.g. 'Accept: text/html'"),
+        ("insecure", "do not verify the certificate of https://"),
+        brief::HTML,
+        brief::FAIL_IF,
+    ],
+    examples: &[
+        ("http -c 50 -d 10s http://127.0.0.1:8080/", "requests/s, latency"),
+        ("http --rate 2000 -d 10s URL", "latency at 2,000/s"),
+        ("http --reuse keep-alive,client-close URL", "keep, or close?"),
+    ],
+};
+
 pub(crate) const SPEC: Spec = Spec {
     name: "http",
     question: "What does it cost to reuse a connection, or not, and which side pays?",
-    about: "Measure what HTTP requests cost with and without connection reuse, and who closes",
+    about: "Measure what HTTP requests cost, with and without connection reuse",
     examples: EXAMPLES,
+    brief: BRIEF,
     options: settings::OPTIONS,
     target: Some("url"),
     complete,
@@ -178,6 +203,10 @@ impl Plan for HttpSettings {
 
     fn load(&self) -> Option<String> {
         Some(self.load_in_words())
+    }
+
+    fn operations(&self) -> Option<(u64, &'static str)> {
+        Some((self.load.requests?, "requests"))
     }
 
     fn split(&self) -> Option<SplitPlan> {

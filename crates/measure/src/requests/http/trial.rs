@@ -17,6 +17,7 @@ use crate::kit::procedure;
 use crate::kit::procedure::{JudgementBasis, LoadObservation, Site, Trial};
 use crate::kit::settings::{WarmUp, wrong};
 use crate::kit::target::{NO_ANSWER, Unreached};
+use tcptoll_core::http::status::reason;
 use tcptoll_core::number;
 use tcptoll_core::stats::Histogram;
 use tcptoll_core::study::PlannedArm;
@@ -173,6 +174,9 @@ impl Trial for HttpTrial<'_> {
         match self.settings.target() {
             Some(target) if report.connections.1 == 0 && report.attempts > 0 && !report.partial => {
                 Err(TrialError::Target(nothing_reached(&target.typed, &report)))
+            }
+            Some(target) if !report.partial && is_without_handshake(&report) => {
+                Err(TrialError::Target(no_handshake(&target.typed, &report)))
             }
             _ => Ok(Driven { report, histograms: answered.histograms, took }),
         }
@@ -394,6 +398,20 @@ fn too_few_ports(open: u64, ports: &PortForecast) -> TrialError {
 /// divided by.
 pub(super) fn sent(report: &HttpReport) -> u64 {
     report.attempts.saturating_sub(report.unsent()) + report.warmup.0
+}
+
+/// Whether every connection failed in its TLS handshake; what was under way then was broken off.
+fn is_without_handshake(report: &HttpReport) -> bool {
+    let mut classes = report.errors.keys().chain(report.warmup.1.keys());
+    report.carried.0 == 0
+        && report.first_errors.contains_key("tls")
+        && classes.all(|class| matches!(class.as_str(), "tls" | "interrupted"))
+}
+
+/// The reason of the first handshake that failed, and what to write.
+fn no_handshake(typed: &str, report: &HttpReport) -> String {
+    let reason = reason("tls", report.first_errors.get("tls").map(String::as_str));
+    format!("{typed}: every TLS handshake failed{reason}")
 }
 
 /// Why a target gave nothing, with what to do about it.

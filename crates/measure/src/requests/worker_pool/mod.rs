@@ -14,6 +14,7 @@ mod trial;
 use crate::kit::TrialError;
 use crate::kit::plan::{Context, Experiment, Outcome, Plan};
 use settings::PoolSettings;
+use tcptoll_core::experiment::brief::{self, Brief, Group};
 use tcptoll_core::experiment::figures::{RTT, histogram, metric};
 use tcptoll_core::experiment::spec::{Better, HistogramSpec, MetricSpec, Noun, Phrase, Spec};
 use tcptoll_core::study::{PlannedArm, Settings};
@@ -80,12 +81,36 @@ Examples:
 An option with several values makes one arm (variant) per value. The other arms are compared with
 the first. Without an option of the groups Stall, Front and Backend, four arms run once each.";
 
+/// What `-h` shows.
+const BRIEF: Brief = Brief {
+    group: Group::Setting,
+    line: "a stalled backend blocks all workers: what prevents it",
+    options: &[
+        ("stall", "the backend accepts nothing for this time"),
+        ("connect-timeout", "of a worker to its backend, or none"),
+        ("retries", "retries of a worker"),
+        ("backoff", "pause before a retry"),
+        ("workers", "workers of the pool"),
+        ("front", "what runs the workers"),
+        ("backend", "what stalls"),
+        ("rate", "requests per second"),
+        brief::HTML,
+        brief::FAIL_IF,
+    ],
+    examples: &[
+        ("worker-pool", "a stall, and its fix"),
+        ("worker-pool --connect-timeout none,100ms", "does it help?"),
+        ("worker-pool --connection per-request,pooled", "pools"),
+    ],
+};
+
 pub(crate) const SPEC: Spec = Spec {
     name: "worker-pool",
     question: "What happens to all requests when a backend stops accepting connections and \
                blocking workers wait for it?",
     about: "Measure how a stalled backend blocks a pool of workers, and what prevents it",
     examples: EXAMPLES,
+    brief: BRIEF,
     options: settings::OPTIONS,
     target: None,
     complete: settings::complete,

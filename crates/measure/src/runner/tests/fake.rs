@@ -60,6 +60,7 @@ const FIGURE: MetricSpec =
     MetricSpec { name: "figure_us", unit: "us", words: "figure", better: Better::Lower };
 
 const SPEC: Spec = Spec {
+    brief: tcptoll_core::experiment::brief::Brief::NONE,
     name: "fake",
     question: "what?",
     about: "",

@@ -155,6 +155,10 @@ impl<D: Driver> Part for Client<'_, D> {
                 self.interrupt();
                 break;
             }
+            if self.tally.is_hopeless() {
+                self.interrupt();
+                break;
+            }
             if self.pace.advance(now) {
                 self.begin_measuring(now);
             }
