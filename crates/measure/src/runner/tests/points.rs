@@ -124,10 +124,8 @@ fn a_doubt_of_the_merge_is_not_said_again_for_its_points() {
     let paths: Vec<PathBuf> = (0..9).map(|point| folder.point(point, 1.0)).collect();
     for path in &paths {
         let record = std::fs::read_to_string(path).unwrap();
-        let doubted = record.replace(
-            "\"warnings\":[]",
-            "\"warnings\":[{\"id\":\"steal\",\"text\":\"stolen\"}]",
-        );
+        let doubted = record
+            .replace("\"warnings\":[]", "\"warnings\":[{\"id\":\"steal\",\"text\":\"stolen\"}]");
         assert_ne!(doubted, record);
         std::fs::write(path, doubted).unwrap();
     }
