@@ -95,7 +95,11 @@ fn parts(
     if let Some(cost) = sentences::cost(examination).filter(|_| spared < 2) {
         put(Part::labelled("cost", INDENT, cost, Tone::Dim));
     }
-    put(beside("all", "tcptoll doctor --details".to_owned()));
+    let mut all = examination.prove_command("");
+    // Looks where this examination looked.
+    all.truncate(all.len() - 2);
+    all.push("--details".to_owned());
+    put(Part::line(format!("{:INDENT$}{}", "all", findings::command(&all)), Tone::Plain));
     parts
 }
 
@@ -131,7 +135,7 @@ fn article(
         let words = [("risk", &fix.risk), ("undo", &fix.undo)];
         let words = words
             .into_iter()
-            .filter(|(name, text)| !text.is_empty() && !(*name == "risk" && spared >= 4));
+            .filter(|(name, text)| !text.is_empty() && (*name == "undo" || spared < 4));
         parts.extend(words.map(|(name, text)| beside(name, text)));
     }
     parts.push(beside("more", &format!("tcptoll explain {}", one.id)));
