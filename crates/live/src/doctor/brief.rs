@@ -17,7 +17,7 @@ const WIDTH: usize = 80;
 const TWO_LINES: usize = 2 * (WIDTH - INDENT) - 12;
 
 /// What goes first where there is no room: the last of these.
-const SPARE: usize = 6;
+const SPARE: usize = 7;
 
 /// The examination in at most 22 lines of 80 columns. `check` is how to see the first finding for oneself; `provable`
 /// names the findings that `--prove` can re-create.
@@ -60,7 +60,11 @@ fn parts(
         if !others.is_empty() {
             put(Part::Blank);
         }
-        let listed = if spared == 0 { 6 } else { 3 };
+        let listed = match spared {
+            0 => 6,
+            1..SPARE => 3,
+            _ => 1,
+        };
         for one in others.iter().take(listed) {
             put(in_a_line(one));
         }
