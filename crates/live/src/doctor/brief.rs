@@ -17,7 +17,7 @@ const WIDTH: usize = 80;
 const TWO_LINES: usize = 2 * (WIDTH - INDENT) - 12;
 
 /// What goes first where there is no room: the last of these.
-const SPARE: usize = 6;
+const SPARE: usize = 7;
 
 /// The examination in at most 22 lines of 80 columns. `check` is how to see the first finding for oneself; `provable`
 /// names the findings that `--prove` can re-create.
@@ -60,7 +60,11 @@ fn parts(
         if !others.is_empty() {
             put(Part::Blank);
         }
-        let listed = if spared == 0 { 6 } else { 3 };
+        let listed = match spared {
+            0 => 6,
+            1..SPARE => 3,
+            _ => 1,
+        };
         for one in others.iter().take(listed) {
             put(in_a_line(one));
         }
@@ -95,7 +99,11 @@ fn parts(
     if let Some(cost) = sentences::cost(examination).filter(|_| spared < 2) {
         put(Part::labelled("cost", INDENT, cost, Tone::Dim));
     }
-    put(beside("all", "tcptoll doctor --details".to_owned()));
+    let mut all = examination.prove_command("");
+    // Looks where this examination looked.
+    all.truncate(all.len() - 2);
+    all.push("--details".to_owned());
+    put(Part::line(format!("{:INDENT$}{}", "all", findings::command(&all)), Tone::Plain));
     parts
 }
 
@@ -131,7 +139,7 @@ fn article(
         let words = [("risk", &fix.risk), ("undo", &fix.undo)];
         let words = words
             .into_iter()
-            .filter(|(name, text)| !text.is_empty() && !(*name == "risk" && spared >= 4));
+            .filter(|(name, text)| !text.is_empty() && (*name == "undo" || spared < 4));
         parts.extend(words.map(|(name, text)| beside(name, text)));
     }
     parts.push(beside("more", &format!("tcptoll explain {}", one.id)));

@@ -260,8 +260,7 @@ fn cells(row: &str) -> Vec<String> {
 /// Text by the labels in it: bold words that end in a dot or a colon, or begin it.
 fn labelled(text: &str) -> Vec<(Option<String>, String)> {
     let mut parts: Vec<(Option<String>, String)> = vec![(None, String::new())];
-    let mut pieces = text.split("**").enumerate().peekable();
-    while let Some((at, piece)) = pieces.next() {
+    for (at, piece) in text.split("**").enumerate() {
         let is_bold = at % 2 == 1;
         let begins = parts.len() == 1 && parts[0].1.is_empty();
         if is_bold && (begins || piece.ends_with(['.', ':'])) {
