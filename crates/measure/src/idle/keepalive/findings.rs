@@ -14,7 +14,7 @@ use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use serde_json::Value;
 use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::number;
-use tcptoll_core::record::{Arm, Deaths, Keepalive, NextStep, PlaceKind, Summary};
+use tcptoll_core::record::{Advice, Arm, Deaths, Keepalive, NextStep, PlaceKind, Summary};
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
 use tcptoll_core::units::capital;
 use tcptoll_core::verdict::names::Names;
@@ -118,12 +118,13 @@ fn answer(summary: &Summary) -> String {
     let mut sentences = Vec::new();
     if arms.iter().any(|told| told.deaths().is_some()) {
         let (detected, all) = detected(&arms);
-        sentences.extend(settings(summary));
+        sentences.extend(settings(summary, |asked| asked.proof.is_some()));
         sentences.extend(known(&detected, all));
         sentences.extend(wrongly_closed(&arms));
         sentences.extend(never(summary, &arms));
         sentences.extend(price(&detected));
     } else {
+        sentences.extend(settings(summary, |_| true));
         sentences.extend(wrongly_closed(&arms));
         sentences.extend(headline(summary, &super::SPEC));
         sentences.extend(packets(&arms));
@@ -328,11 +329,10 @@ fn wrongly_closed(arms: &[CheckedArm<'_>]) -> Option<String> {
     }
 }
 
-/// The settings that `--detect-within` asked for, if the run proves them; where to set them is in the advice.
-fn settings(summary: &Summary) -> Option<String> {
-    let asked =
-        summary.advice.iter().find(|one| one.cause == advice::UNNOTICED && one.proof.is_some())?;
-    let change = first_sentence(&asked.change);
+/// The settings that `--detect-within` asked for; where to set them is in the advice.
+fn settings(summary: &Summary, counts: fn(&Advice) -> bool) -> Option<String> {
+    let is_asked = |one: &&Advice| one.cause == advice::UNNOTICED && counts(one);
+    let change = first_sentence(&summary.advice.iter().find(is_asked)?.change);
     let (settings, _) = change.split_once(" on each connection").unwrap_or((change, ""));
     Some(settings.trim_end_matches('.').to_owned() + ".")
 }

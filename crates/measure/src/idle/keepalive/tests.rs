@@ -480,6 +480,21 @@ fn what_was_detected_late_proves_nothing() {
 }
 
 #[test]
+fn a_wanted_detection_time_is_answered_by_its_settings_first() {
+    let wanted = |mut arm: Arm| {
+        arm.own.keepalive.as_mut().unwrap().detect_within_s = Some(5.0);
+        concluded(vec![arm]).answer
+    };
+    let says = "To detect a dead peer within 5.00 s with kernel probes, set SO_KEEPALIVE=1, TCP_KEEPIDLE=1, \
+                TCP_KEEPINTVL=1, TCP_KEEPCNT=3. ";
+    for answer in
+        [wanted(arm(Mechanism::Tcp, 7_120.0)), wanted(dying(Mechanism::Tcp, "cut", 100, 4.0))]
+    {
+        assert!(answer.starts_with(says), "{answer}");
+    }
+}
+
+#[test]
 fn false_alarms_are_stated_with_the_expected_number() {
     let mut arm = dying(Mechanism::Tcp, "loss=5%", 0, 0.0);
     let lossy = deaths(&mut arm);
