@@ -8,6 +8,7 @@ use tcptoll_core::verdict::names::Names;
 
 use super::{PAGE_MEAN, PAGE_P95, WORKERS_BUSY, WORKERS_BUSY_PEAK, WORKERS_KEPT};
 use crate::kit::compared::headline;
+use crate::kit::conclusion;
 use crate::kit::conclusion::{answer_of, explain, explanations, in_arm, step, value};
 use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 
@@ -81,8 +82,8 @@ fn workers(arms: &[&Arm]) -> Option<String> {
 
 /// How many pages failed, in the arm with the most failures.
 fn failed(arms: &[&Arm]) -> Option<String> {
-    let arm = arms.iter().copied().max_by_key(|arm| arm.attempts - arm.ok)?;
-    let failed = arm.attempts - arm.ok;
+    let arm = arms.iter().copied().max_by_key(|arm| conclusion::failed(arm))?;
+    let failed = conclusion::failed(arm);
     (failed > 0).then(|| {
         format!(
             "{}{} of {} pages failed.",
