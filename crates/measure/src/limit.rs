@@ -3,7 +3,7 @@
 //! Pure: what is read is a text, what is judged a summary. [`broken`] judges the limits of the command that
 //! a summary holds, so that a report says of an old run what its exit status said.
 
-use tcptoll_core::experiment::spec::{Better, Spec};
+use tcptoll_core::experiment::spec::{Better, Spec, Specs};
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Comparison, Summary, Verdict};
 use tcptoll_core::stats::Figure;
@@ -11,8 +11,6 @@ use tcptoll_core::study::did_you_mean;
 use tcptoll_core::study::pairs::Pair;
 use tcptoll_core::units::{parse_count, parse_share, parse_size, parse_time, plural};
 use tcptoll_core::verdict::consolidate;
-
-use crate::experiments::SPECS;
 
 /// Counts that every experiment has, beside its metrics.
 const COUNTS: [&str; 3] = ["attempts", "errors", "ok"];
@@ -69,8 +67,8 @@ pub struct Held {
 
 /// What of a run breaks the limits that its command states, a sentence each. Empty: nothing does, or no limit
 /// was stated.
-pub fn broken(summary: &Summary) -> Vec<String> {
-    let Some(spec) = SPECS.find(&summary.experiment) else { return Vec::new() };
+pub fn broken(summary: &Summary, specs: Specs) -> Vec<String> {
+    let Some(spec) = specs.find(&summary.experiment) else { return Vec::new() };
     let texts = stated(&summary.command);
     // A limit that this version cannot read was refused before a run, or is of another version.
     let limits = texts.iter().filter_map(|text| Limit::parse(text, spec).ok());
@@ -407,6 +405,7 @@ fn unknown(text: &str, name: &str, spec: &Spec) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::SPECS;
     use tcptoll_core::study::Settings;
 
     fn parse(text: &str) -> Result<Limit, String> {
@@ -593,10 +592,10 @@ mod tests {
             arms: vec![arm("a", 7)],
             ..Summary::default()
         };
-        assert_eq!(broken(&summary), ["failed: ok < 8, it is 7"]);
+        assert_eq!(broken(&summary, SPECS), ["failed: ok < 8, it is 7"]);
         summary.arms.push(arm("b", 8));
-        assert_eq!(broken(&summary), ["failed: ok < 8, it is 7 in a"]);
+        assert_eq!(broken(&summary, SPECS), ["failed: ok < 8, it is 7 in a"]);
         summary.arms.remove(0);
-        assert!(broken(&summary).is_empty());
+        assert!(broken(&summary, SPECS).is_empty());
     }
 }

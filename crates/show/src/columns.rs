@@ -517,7 +517,8 @@ mod tests {
             answers: &[CONNECT.name],
             ..Spec::BARE
         };
-        let reports = crate::Reports { specs: Specs(&[&SAMPLE]), own: &[], broken: |_| Vec::new() };
+        let reports =
+            crate::Reports { specs: Specs(&[&SAMPLE]), own: &[], broken: |_, _| Vec::new() };
         let arms = vec![Arm::default()];
         let experiment = SAMPLE.name.to_owned();
         let summary = reports.run(Summary { experiment, arms, ..Summary::default() });

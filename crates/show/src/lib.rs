@@ -104,7 +104,7 @@ impl Reports {
             question: run.question.clone(),
             answer: [run.answer.clone(), String::new()],
             tone: Tone::Strong,
-            failed: (self.broken)(summary),
+            failed: (self.broken)(summary, self.specs),
             invalid: findings::invalid(&run, run.own),
             doubts: doubts.map(|text| Note::new(text, true)).collect(),
             place: figures::place(&run),

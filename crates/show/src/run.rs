@@ -23,7 +23,7 @@ pub struct Reports {
     /// Experiments with parts of their own, by name.
     pub own: &'static [(&'static str, &'static Own)],
     /// Limits that the command states and the run breaks, a sentence each.
-    pub broken: fn(&Summary) -> Vec<String>,
+    pub broken: fn(&Summary, Specs) -> Vec<String>,
 }
 
 /// The parts of an experiment's own; [`NONE`] has none of them.
@@ -218,6 +218,6 @@ impl Deref for Run {
 impl From<Summary> for Run {
     /// Of an experiment that nobody described.
     fn from(summary: Summary) -> Self {
-        Reports { specs: Specs(&[]), own: &[], broken: |_| Vec::new() }.run(summary)
+        Reports { specs: Specs(&[]), own: &[], broken: |_, _| Vec::new() }.run(summary)
     }
 }

@@ -16,7 +16,7 @@ use tcptoll_core::study::stop::Target;
 use tcptoll_lab::files::{Mark, open_own, write_own};
 use tcptoll_lab::lab::Interrupt;
 use tcptoll_lab::lab::certification::Tolerance;
-use tcptoll_measure::experiments::REPORTS;
+use tcptoll_measure::experiments::{REPORTS, SPECS};
 use tcptoll_measure::kit::plan::PublicLoad;
 use tcptoll_measure::limit;
 use tcptoll_measure::limit::{Held, Limit, broken};
@@ -435,7 +435,8 @@ fn status(run: &Run, limits: &[Limit], args: &OutputArgs) -> anyhow::Result<Stat
     }
     let held: Vec<Held> = limits.iter().map(|limit| limit.of_run(&run.summary)).collect();
     // The text begins with those of the command.
-    let printed = if args.format == Format::Text { broken(&run.summary) } else { Vec::new() };
+    let printed =
+        if args.format == Format::Text { broken(&run.summary, SPECS) } else { Vec::new() };
     let all_broken = held.iter().flat_map(|held| &held.broken);
     all_broken.filter(|one| !printed.contains(one)).for_each(|sentence| say(sentence));
     held.iter()
