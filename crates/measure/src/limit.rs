@@ -12,6 +12,8 @@ use tcptoll_core::study::pairs::Pair;
 use tcptoll_core::units::{parse_count, parse_share, parse_size, parse_time, plural};
 use tcptoll_core::verdict::consolidate;
 
+use crate::kit::conclusion::failed;
+
 /// Counts that every experiment has, beside its metrics.
 const COUNTS: [&str; 3] = ["attempts", "errors", "ok"];
 
@@ -153,8 +155,17 @@ impl Limit {
             .filter(|comparison| comparison.verdict == verdict)
             .map(|comparison| format!("failed: {text}, {}", said(comparison)))
             .collect();
+        let open = all.iter().filter(|comparison| comparison.verdict == Verdict::NotEnough).count();
+        let is_decided = open == 0 || verdict == Verdict::NotEnough;
         let met = (broken.is_empty() && !all.is_empty()).then(|| {
-            format!("--fail-if '{text}' is false in {}", plural(all.len() as u64, "comparison"))
+            let all = plural(all.len() as u64, "comparison");
+            if is_decided {
+                format!("--fail-if '{text}' is false in {all}")
+            } else {
+                format!(
+                    "--fail-if '{text}' is not known to be true: {open} of {all} had not enough evidence"
+                )
+            }
         });
         let absent =
             all.is_empty().then(|| format!("--fail-if '{text}': nothing was compared in {metric}"));
@@ -310,16 +321,28 @@ impl FigureLimit {
             "us" => number::time(value),
             "share" => number::percent(value),
             _ if value.fract() == 0.0 => number::fixed(value, 0),
-            _ => number::fixed(value, 1),
+            // Not on the other side of the bound.
+            _ => {
+                let digits = (1..6).find(|digits| {
+                    let power = 10_f64.powi(*digits);
+                    self.is_broken((value * power).round() / power) == self.is_broken(value)
+                });
+                number::fixed(value, digits.unwrap_or(6) as usize)
+            }
         }
     }
 
     fn value(&self, arm: &Arm) -> Option<f64> {
         let Some(figure) = self.figure else {
+            // Of an arm that was not measured nothing is known.
+            let is_count = COUNTS.contains(&self.names[0].as_str());
+            if is_count && (arm.attempts == 0 || arm.failure.is_some()) {
+                return None;
+            }
             return match self.names[0].as_str() {
                 "ok" => Some(arm.ok as f64),
                 "attempts" => Some(arm.attempts as f64),
-                "errors" => Some(arm.errors.values().sum::<u64>() as f64),
+                "errors" => Some(failed(arm) as f64),
                 name => consolidate::value(arm, name),
             };
         };
@@ -384,6 +407,9 @@ fn unknown(text: &str, name: &str, spec: &Spec) -> String {
     let names: Vec<&str> = metrics.into_iter().chain(COUNTS).collect();
     let distributions = spec.distributions();
     let is_quantile = name.strip_prefix('p').is_some_and(|share| share.parse::<f64>().is_ok());
+    if is_quantile && of_word(name).is_some() && !distributions.is_empty() {
+        return format!("--fail-if '{text}': {name} of what? Write {name}({})", distributions[0]);
+    }
     if is_quantile && !distributions.is_empty() {
         return format!(
             "--fail-if '{text}': {name} is not computed; write p50, p90, p99, p99.9, mean, min or max"
@@ -556,6 +582,7 @@ mod tests {
         }
         let held = parse("connections_per_s lower").unwrap().of_run(&run(Verdict::NotEnough));
         assert!(held.broken.is_empty() && held.absent.is_none());
+        let held = parse("connections_per_s lower").unwrap().of_run(&run(Verdict::NoDifference));
         let met = "--fail-if 'connections_per_s lower' is false in 1 comparison";
         assert_eq!(held.met.as_deref(), Some(met));
         let held = parse("connect_us_p99 lower").unwrap().of_run(&run(Verdict::Lower));
@@ -597,5 +624,48 @@ mod tests {
         assert_eq!(broken(&summary, SPECS), ["failed: ok < 8, it is 7 in a"]);
         summary.arms.remove(0);
         assert!(broken(&summary, SPECS).is_empty());
+    }
+
+    #[test]
+    fn of_an_arm_that_was_not_measured_no_count_is_known_and_what_a_signal_stopped_has_not_failed()
+    {
+        let none = Arm { name: "down".into(), failure: Some("refused".into()), ..Arm::default() };
+        let errors = [("interrupted".to_owned(), 2)].into();
+        let stopped = Arm { name: "up".into(), attempts: 9, ok: 7, errors, ..Arm::default() };
+        let limit = parse("errors > 0").unwrap();
+        let held =
+            limit.of_run(&Summary { arms: vec![none, stopped.clone()], ..Summary::default() });
+        assert!(held.broken.is_empty() && held.met.is_none(), "{held:?}");
+        assert!(held.absent.unwrap().contains("missing in down"));
+        let held = limit.of_run(&Summary { arms: vec![stopped], ..Summary::default() });
+        assert!(held.met.unwrap().contains("is false"));
+    }
+
+    #[test]
+    fn without_evidence_a_verdict_is_not_known_to_be_false() {
+        let metric = "connections_per_s".to_owned();
+        let open = Comparison { metric, verdict: Verdict::NotEnough, ..Comparison::default() };
+        let summary = Summary { comparisons: vec![open], ..Summary::default() };
+        let met = |text: &str| parse(text).unwrap().of_run(&summary).met;
+        let said = met("connections_per_s lower").unwrap();
+        assert!(said.contains("is not known to be true: 1 of 1 comparison"), "{said}");
+    }
+
+    #[test]
+    fn a_figure_is_not_shown_on_the_other_side_of_its_bound() {
+        let arm = |value| {
+            let metric = tcptoll_core::record::Metric {
+                value,
+                unit: "1/s".to_owned(),
+                ci95: None,
+                median: None,
+                n: 1,
+            };
+            let metrics = [("connections_per_s".to_owned(), metric)].into();
+            Arm { name: "a".into(), attempts: 9, ok: 9, metrics, ..Arm::default() }
+        };
+        let limit = parse("connections_per_s > 42.86").unwrap();
+        let held = limit.of_run(&Summary { arms: vec![arm(42.8571)], ..Summary::default() });
+        assert!(held.met.unwrap().contains("it is 42.86 "), "as 42.9 it would be above");
     }
 }

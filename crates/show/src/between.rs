@@ -58,8 +58,7 @@ pub fn brief(runs: &Between<'_>, style: TextStyle) -> String {
     if !differing.is_empty() {
         put(line("differs", differing.join(", ")));
     }
-    let doubted = runs.comparisons.iter().filter(|c| rank_doubt(c).is_some()).count();
-    let doubts = (runs.warnings.len() + doubted) as u64;
+    let doubts = runs.warnings.len() as u64;
     if doubts > 0 {
         put(line("doubts", figures::plural(doubts, "warning")));
     }

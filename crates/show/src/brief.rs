@@ -107,10 +107,16 @@ fn table(run: &Run) -> Option<Table> {
     };
     // Rows of the same arms; a table without some of them cannot be joined.
     if let Some(own) = own.filter(|own| own.rows.len() == rows.len()) {
-        heads.extend(own.columns.into_iter().skip(1));
+        // How many succeeded belongs to the names, the rest behind what compares.
+        let early = usize::from(own.columns.get(1).is_some_and(|column| column.head == OK.head));
+        let mut columns = own.columns.into_iter().skip(1);
+        heads.splice(1..1, columns.by_ref().take(early));
+        heads.extend(columns);
         for (row, of_own) in rows.iter_mut().zip(own.rows) {
             if let Row::Cells { cells, .. } = of_own {
-                row.extend(cells.into_iter().skip(1));
+                let mut cells = cells.into_iter().skip(1);
+                row.splice(1..1, cells.by_ref().take(early));
+                row.extend(cells);
             }
         }
     }
@@ -233,7 +239,7 @@ fn doubts(run: &Run, causes: usize) -> String {
     let more = causes.saturating_sub(1) as u64;
     let more = (more > 0).then(|| format!("{} not shown", figures::plural(more, "more cause")));
     let warnings = (!words.is_empty()).then(|| {
-        format!("{}: {}", figures::plural(words.len() as u64, "warning"), words.join(", "))
+        format!("{}: {}", figures::plural(run.warnings.len() as u64, "warning"), words.join(", "))
     });
     more.into_iter().chain(warnings).collect::<Vec<_>>().join("; ")
 }

@@ -9,6 +9,7 @@ use tcptoll_core::experiment::spec::{Better, Noun, Specs};
 use tcptoll_core::experiment::{column, columns as common};
 use tcptoll_core::record::{Arm, Metric};
 use tcptoll_core::sheet::{Align, Cell, Column, Part, Room, Table};
+use tcptoll_core::study::level_text;
 
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT, Estimate, TimeUnit};
@@ -333,7 +334,9 @@ fn by_factor(arms: &[&Arm]) -> Option<(String, Vec<String>)> {
             let (factor, _) = first[at].split_once(' ')?;
             let is_of = |(arm, parts): (&&Arm, &Vec<&str>)| {
                 let level = parts[at].strip_prefix(factor).and_then(|rest| rest.strip_prefix(' '));
-                level.is_some() && arm.factors.contains_key(factor)
+                level.is_some_and(|level| {
+                    arm.factors.get(factor).is_some_and(|own| level_text(own) == level)
+                })
             };
             arms.iter().zip(&parts).all(is_of).then_some(factor)
         })
@@ -541,7 +544,12 @@ mod tests {
 
     fn named(all: &[&str], factors: &[&str]) -> (String, String) {
         let arm = |name: &&str| {
-            let factors = factors.iter().map(|factor| ((*factor).to_owned(), 1.into()));
+            let of = |factor: &&str| {
+                let mut parts = name.split(", ");
+                let level = parts.find_map(|part| part.strip_prefix(*factor)?.strip_prefix(' '));
+                ((*factor).to_owned(), level.unwrap_or("another").into())
+            };
+            let factors = factors.iter().map(of);
             Arm { name: (*name).into(), factors: factors.collect(), ..Arm::default() }
         };
         let arms: Vec<Arm> = all.iter().map(arm).collect();
@@ -558,6 +566,18 @@ mod tests {
         named(&both, &["message", "nagle"], "message, nagle", "1, on|64, off");
         let own = ["KeepAlive on, port 80", "KeepAlive off, port 81"];
         named(&own, &["port"], "arm, port", "KeepAlive on, 80|KeepAlive off, 81");
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_level_is_none_if_the_arm_has_another() {
+        let arm = |name: &str, level: u64| Arm {
+            name: name.into(),
+            factors: [("connections".to_owned(), level.into())].into(),
+            ..Arm::default()
+        };
+        let arms = [arm("connections 10", 2), arm("connections 3", 3)];
+        let (head, names) = super::names(&arms.iter().collect::<Vec<_>>());
+        assert_eq!((head.as_str(), names[0].as_str()), ("arm", "connections 10"));
     }
 
     #[test]

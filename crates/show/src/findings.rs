@@ -219,7 +219,9 @@ pub fn plain(value: &Value) -> String {
 pub fn failed(summary: &Run) -> (u64, u64) {
     let tried: u64 = summary.arms.iter().map(|arm| arm.attempts).sum();
     let ok: u64 = summary.arms.iter().map(|arm| arm.ok).sum();
-    (tried.saturating_sub(ok), tried)
+    // What a signal stopped has not failed.
+    let stopped = summary.arms.iter().filter_map(|arm| arm.errors.get("interrupted")).sum::<u64>();
+    (tried.saturating_sub(ok + stopped), tried - stopped.min(tried))
 }
 
 /// Why a run is not valid for its question, an arm a line: `ARM: REASON (3 of 3 trials)`. It stands

@@ -34,7 +34,8 @@ pub(crate) fn headline(summary: &Summary, spec: &Spec) -> Vec<String> {
 ///
 /// None: fewer than two arms have it.
 pub(crate) fn figures(summary: &Summary, spec: &Spec, metric: &str) -> Option<String> {
-    let arms = summary.arms.iter().filter(|arm| consolidate::value(arm, metric).is_some());
+    let has = |arm: &&Arm| arm.attempts > 0 && consolidate::value(arm, metric).is_some();
+    let arms = summary.arms.iter().filter(has);
     let arms: Vec<&Arm> = arms.collect();
     let compared = Compared {
         summary,
@@ -133,7 +134,7 @@ impl<'a> Compared<'a> {
         let all: Vec<&Comparison> =
             summary.comparisons.iter().filter(|c| c.metric == metric).collect();
         let is_compared = |arm: &&Arm| all.iter().any(|c| c.a == arm.name || c.b == arm.name);
-        let has = |arm: &&Arm| consolidate::value(arm, metric).is_some();
+        let has = |arm: &&Arm| arm.attempts > 0 && consolidate::value(arm, metric).is_some();
         let arms: Vec<&Arm> = summary.arms.iter().filter(is_compared).filter(has).collect();
         let (better, words) = (better(spec, metric), words(spec, metric));
         let names = Names::of(&summary.arms);
@@ -274,7 +275,10 @@ impl<'a> Compared<'a> {
         let arm = |name: &str| self.arms.iter().copied().find(|arm| arm.name == name);
         let [of_greater, of_lesser] = [arm(greater)?, arm(lesser)?];
         // The means of rounds may tell another story than the ratio of their logarithms: then both are stated.
-        if self.value(of_greater) <= self.value(of_lesser) {
+        let of_means = self.value(of_greater) / self.value(of_lesser);
+        if !of_means.is_finite()
+            || number::significant(of_means, 2) != number::significant(ratio, 2)
+        {
             return None;
         }
         let figures = self.written(&[of_greater, of_lesser]);

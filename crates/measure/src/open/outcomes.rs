@@ -250,7 +250,9 @@ fn ladder_caption(summary: &Run, rows: &[ArmRow<'_>]) -> String {
         }
     }
     if said.len() == 1 {
-        said.push("No connection waited for a retransmission.".to_owned());
+        let all = rows.len() == recorded(summary).len();
+        let of = if all { "No connection" } else { "Of the arms drawn, no connection" };
+        said.push(format!("{of} waited for a retransmission."));
     }
     said.join(" ")
 }
@@ -346,24 +348,30 @@ impl<'a> Became<'a> {
 }
 
 fn became_rows(summary: &Run) -> Vec<Became<'_>> {
-    recorded(summary)
-        .into_iter()
-        .filter_map(|(at, arm, _)| Became::of(at, arm))
-        .take(ARMS)
-        .collect()
+    recorded(summary).into_iter().filter_map(|(at, arm, _)| Became::of(at, arm)).collect()
+}
+
+/// Those that are drawn: of many the worst, in their order.
+fn worst(rows: &[Became<'_>]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..rows.len()).collect();
+    places.sort_by_key(|at| std::cmp::Reverse((rows[*at].failed, rows[*at].late)));
+    places.truncate(ARMS);
+    places.sort_unstable();
+    places
 }
 
 /// How many were served, waited, or failed, a bar for each arm; `None` where none had a first byte to wait for.
 pub(super) fn became(summary: &Run) -> Option<Picture> {
     let rows = became_rows(summary);
     rows.iter().any(|row| row.arm.ok > 0).then(|| Picture {
-        svg: draw_became(&rows).labelled("Connections that were served, waited or failed"),
+        svg: draw_became(&worst(&rows).iter().map(|at| &rows[*at]).collect::<Vec<_>>())
+            .labelled("Connections that were served, waited or failed"),
         caption: became_caption(summary, &rows),
         drawn: Vec::new(),
     })
 }
 
-fn draw_became(rows: &[Became<'_>]) -> Svg {
+fn draw_became(rows: &[&Became<'_>]) -> Svg {
     const PITCH: f64 = 44.0;
     const HEIGHT: f64 = 15.0;
     let frame = Frame::across(14.0, 0.0, rows.len() as f64 * PITCH);

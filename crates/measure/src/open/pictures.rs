@@ -494,6 +494,22 @@ mod tests {
     }
 
     #[test]
+    fn of_many_arms_the_worst_are_drawn_and_the_caption_is_of_all() {
+        let mut arms: Vec<Arm> = (0..9).map(|at| arm(&format!("well {at}"), 1_024, 0)).collect();
+        arms.iter_mut().for_each(|arm| arm.attempts = arm.ok);
+        let mut ill = arm("ill", 16, 0);
+        ill.attempts = 643;
+        arms.push(ill);
+        let picture = outcomes::became(&run(arms)).unwrap();
+        assert!(
+            picture.caption.starts_with("ill: 143 of 643 connections failed"),
+            "{}",
+            picture.caption
+        );
+        assert!(picture.svg.to_string().contains("ill: 500 served within 1 s, 143 failed"));
+    }
+
+    #[test]
     fn each_outcome_has_its_row_and_the_caption_says_what_those_that_failed_were_told() {
         let picture = outcomes::outcomes(&two()).unwrap();
         let expected = "backlog 128: 20 connections were reset (median: 20.0 ms). backlog 128: 30 \

@@ -195,7 +195,7 @@ const COMMANDS: [(&str, Brief); 12] = [
             examples: &[
                 ("compare latest latest~1", "the newest two"),
                 ("compare new.jsonl old.jsonl --margin 2%", ""),
-                ("http --rounds 15 URL", "a verdict needs 15 each"),
+                ("http --rounds 15 URL", "'no difference' needs 15 each"),
             ],
         },
     ),

@@ -1,5 +1,6 @@
 //! `tcptoll runs`: which records are there?
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -17,8 +18,9 @@ use tcptoll_core::sheet::{Part, Tone};
 use tcptoll_core::study::did_you_mean;
 use tcptoll_core::units::parse_time;
 use tcptoll_live::watch::{WatchLine, WatchRecord};
+use tcptoll_measure::experiments::SPECS;
 use tcptoll_measure::record::{ReadError, Record};
-use tcptoll_measure::runner;
+use tcptoll_measure::{limit, runner};
 use tcptoll_show::{printable_line, shell_argument};
 
 /// What is said of a record.
@@ -38,20 +40,14 @@ struct Entry {
     command: Vec<String>,
     arms: usize,
     trials: usize,
+    /// Rounds that were begun.
+    #[serde(skip)]
+    rounds: usize,
     /// `complete`, `invalid`, `running`, `stopped` (by a signal), `killed`, `empty`, `damaged`; `watch`: it has no
     /// trials.
     state: &'static str,
     /// The answer, or why it cannot be read.
     says: String,
-}
-
-impl Entry {
-    /// Rounds that were begun.
-    fn rounds(&self) -> usize {
-        self.trials
-            .checked_div(self.arms)
-            .map_or(0, |whole| whole + usize::from(!self.trials.is_multiple_of(self.arms)))
-    }
 }
 
 /// Lists the records of the default folder, newest first, or removes some.
@@ -156,6 +152,7 @@ fn entry(path: &Path) -> Entry {
         command: Vec::new(),
         arms: 0,
         trials: 0,
+        rounds: 0,
         state: "damaged",
         says: String::new(),
     };
@@ -188,6 +185,7 @@ fn entry(path: &Path) -> Entry {
         entry.arms = study.arms().map_or(0, |arms| arms.len());
     }
     entry.trials = record.trials().count();
+    entry.rounds = record.trials().map(|trial| trial.round).collect::<BTreeSet<_>>().len();
     entry.state = match record.summary() {
         _ if record.running => "running",
         None => "killed",
@@ -196,7 +194,9 @@ fn entry(path: &Path) -> Entry {
         Some(_) => "complete",
     };
     if let Some(summary) = runner::summarise(&record) {
-        entry.says = summary.answer;
+        // As its exit status said.
+        let failed = limit::broken(&summary, SPECS).into_iter().next();
+        entry.says = failed.unwrap_or(summary.answer);
     }
     entry
 }
@@ -229,6 +229,7 @@ fn table(entries: &[Entry], more: usize, folder: &Path, width: usize) -> Vec<Par
     for (entry, name) in entries.iter().zip(&names) {
         let which = which(entry);
         let (mark, says) = match entry.state {
+            "complete" if entry.says.starts_with("failed: ") => ("!", entry.says.clone()),
             "complete" => ("✓", entry.says.clone()),
             "invalid" => ("!", format!("invalid: {}", entry.says)),
             "running" => ("…", "running".to_owned()),
@@ -238,7 +239,7 @@ fn table(entries: &[Entry], more: usize, folder: &Path, width: usize) -> Vec<Par
             }
             other => ("✗", format!("{other}: {}", entry.says)),
         };
-        let arms = match (entry.arms, entry.rounds()) {
+        let arms = match (entry.arms, entry.rounds) {
             (0, _) | (1, 0 | 1) => String::new(),
             (arms, rounds) => format!("{arms}×{rounds}"),
         };
@@ -440,6 +441,7 @@ mod tests {
                 .into(),
             arms: 1,
             trials: 2,
+            rounds: 2,
             state: "complete",
             says: "13,500 requests per second".to_owned(),
         }
@@ -453,11 +455,12 @@ mod tests {
     fn each_run_has_one_line_of_80_columns_with_how_it_ended() {
         let says =
             "one and the same answer, which is longer than what is left of a line of 80 columns";
-        let of = |state, back, arms, trials| Entry {
+        let of = |state, back, arms: usize, trials: usize| Entry {
             state,
             back,
             arms,
             trials,
+            rounds: trials.div_ceil(arms.max(1)),
             says: says.to_owned(),
             ..entry()
         };

@@ -74,7 +74,7 @@ fn hit(summary: &Summary, arms: &[&Arm], arm: &Arm, well: Option<&Arm>) -> Optio
         _ => "",
     };
     let condition = in_arm(arms, arm);
-    let Some(enough) = well.filter(|_| is_longer(summary, arm)).and_then(listener) else {
+    let Some(enough) = well.and_then(|_| longest(summary, arm)) else {
         return Some(format!(
             "{condition}{what}: the accept queue (limit {}) was full{how}.",
             number::count(queue.limit)
@@ -88,7 +88,7 @@ fn hit(summary: &Summary, arms: &[&Arm], arm: &Arm, well: Option<&Arm>) -> Optio
         .take(2)
         .filter_map(|other| Some(format!("; {}: {}", names.arm(other), turned_away(other)?)))
         .collect();
-    let enough = number::count(enough.peak);
+    let enough = number::count(enough);
     Some(format!(
         "{condition}{what}{how}{}; a backlog of {enough} would have been enough.",
         others.concat()
@@ -115,9 +115,13 @@ fn turned_away(arm: &Arm) -> Option<String> {
     })
 }
 
-/// Whether a longer queue is what cures an arm in this run.
-fn is_longer(summary: &Summary, arm: &Arm) -> bool {
-    cured(summary, arm, LONGER).is_some()
+/// The longest queue of all arms that a longer backlog cured.
+fn longest(summary: &Summary, ill: &Arm) -> Option<u32> {
+    cured(summary, ill, LONGER)?;
+    let well = summary.arms.iter().filter(|arm| {
+        differ_only_in(arm, ill, LONGER) && arm.ok == arm.attempts && !is_ill(summary, arm)
+    });
+    well.filter_map(|arm| Some(listener(arm)?.peak)).max()
 }
 
 /// The arm that shows the fix.
@@ -257,7 +261,8 @@ fn advise(summary: &Summary) -> Vec<Advice> {
         return vec![tolerate()];
     }
     let proof = |options: &[&str]| cured(summary, arm, options).map(|well| proof(arm, well));
-    let mut all = vec![longer(arm, cured(summary, arm, LONGER), proof(LONGER))];
+    let mut all =
+        vec![longer(arm, cured(summary, arm, LONGER), longest(summary, arm), proof(LONGER))];
     let lasting = overflow(arm) == Some(Overflow::Lasting);
     let faster = proof(FASTER);
     if lasting || faster.is_some() {
@@ -296,8 +301,7 @@ fn tolerate() -> Advice {
     }
 }
 
-fn longer(arm: &Arm, well: Option<&Arm>, proof: Option<String>) -> Advice {
-    let held = well.and_then(listener).map(|listener| listener.peak);
+fn longer(arm: &Arm, well: Option<&Arm>, held: Option<u32>, proof: Option<String>) -> Advice {
     let to = match held {
         Some(peak) => {
             format!(" to more than {}, the longest queue under this load", number::count(peak))

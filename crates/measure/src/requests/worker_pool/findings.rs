@@ -96,10 +96,16 @@ fn avalanche(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> Stri
 /// The latency of the other arms with a stall.
 fn others(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> Option<String> {
     let names = Names::of(&summary.arms);
+    // As of the arm that is stuck: during the stall where no arm is without one.
+    let all_stall = all.iter().all(|told| told.pool.stalled_s.is_some());
+    let latency = |told: &PoolArm<'_>| match told.slowed() {
+        Some(slowed) if all_stall => Some(slowed.during_us),
+        _ => told.local_us(),
+    };
     let mut found: Vec<(String, f64)> = all
         .iter()
         .filter(|told| told.pool.stalled_s.is_some() && told.arm.name != stuck.arm.name)
-        .filter_map(|told| Some((names.arm(told.arm), told.local_us()?)))
+        .filter_map(|told| Some((names.arm(told.arm), latency(told)?)))
         .collect();
     found.sort_by(|a, b| a.1.total_cmp(&b.1));
     let many = found.len() > STATED;
@@ -411,7 +417,7 @@ mod tests {
         let all = concluded(arms, &[]);
         assert!(
             all.answer.contains(
-                "The same requests take 600 µs (change 0) at best and 281 ms (change 7) at worst."
+                "The same requests take 600 µs (change 0) at best and 631 ms (change 7) at worst."
             ),
             "{}",
             all.answer
