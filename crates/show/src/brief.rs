@@ -40,7 +40,20 @@ pub(crate) fn text(run: &Run, head: Sheet, details: &str, style: TextStyle) -> S
     let addresses = figures::addresses(run).into_iter().take(1);
     head.about.extend(TEXT, addresses.map(|text| Part::prose(0, text, Tone::Dim)));
     head.invalid.truncate(1);
+    // What the answer or the line above says is not said again.
+    let said = head.invalid.iter().chain(&head.answer).any(|text| text.contains(" failed"));
+    for doubt in head.doubts.iter_mut().filter(|_| said) {
+        let first = first_sentence(&doubt.text);
+        let rest = doubt.text[first.len()..].trim_start().to_owned();
+        if first.ends_with(" failed.") && !rest.is_empty() {
+            doubt.text = rest;
+        }
+    }
     if let Some(first) = head.invalid.first_mut() {
+        let warning = run.warnings.iter().find(|warning| warning.id == "too-many-failures");
+        if let (Some(before), Some(warning)) = (first.strip_suffix("; see the warnings"), warning) {
+            *first = format!("{before}: {}", warning.text);
+        }
         *first = cut(first, width.saturating_sub(LABEL), SHORT);
         if whole > 1 {
             *first += &format!(" ({} more)", whole - 1);

@@ -568,7 +568,7 @@ warnings! {
         /// The share that may fail, 0 to 1.
         allowed: f64,
     } => format!(
-        "{failed} of {all} operations failed ({}, the limit is {}), so the run is invalid. If failures are expected, set --allow-errors, or failures = \"expected\" in the study",
+        "{failed} of {all} operations failed ({}, the limit is {}), so the run is invalid. --allow-errors says how many may fail",
         number::percent(*failed as f64 / (*all).max(1) as f64),
         number::percent(*allowed)
     );

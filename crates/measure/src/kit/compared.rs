@@ -69,19 +69,21 @@ pub(crate) fn failures(summary: &Summary, spec: &Spec) -> Option<String> {
         format!("{} of {}", number::count(count), number::count(arm.attempts))
     };
     let first = format!("{} {what} failed", of(worst, *count));
+    // A name of its own might be taken for a class of errors.
+    let place = |arm: &Arm| match names.with(arm).strip_prefix("In arm ") {
+        Some(name) => format!("in arm {}", name.trim_end_matches(", ")),
+        None => format!("({})", names.arm(arm)),
+    };
     Some(match failed.as_slice() {
         _ if summary.arms.len() == 1 => match frequent(worst) {
             Some(class) => format!("{first} ({class})."),
             None => first + ".",
         },
-        [_] => format!("{first} ({}).", names.arm(worst)),
-        [_, (other, count)] => format!(
-            "{first} ({}) and {} ({}).",
-            names.arm(worst),
-            of(other, *count),
-            names.arm(other)
-        ),
-        all => format!("{first} ({}), and some in {} other arms.", names.arm(worst), all.len() - 1),
+        [_] => format!("{first} {}.", place(worst)),
+        [_, (other, count)] => {
+            format!("{first} {} and {} {}.", place(worst), of(other, *count), place(other))
+        }
+        all => format!("{first} {}, and some in {} other arms.", place(worst), all.len() - 1),
     })
 }
 

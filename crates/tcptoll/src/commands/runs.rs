@@ -251,7 +251,8 @@ fn table(entries: &[Entry], more: usize, folder: &Path, width: usize) -> Vec<Par
         rows.push(format!("{more} more: --count {}", entries.len() + more));
     }
     rows.push(
-        "tcptoll report latest shows a run again; --details has commands and answers".to_owned(),
+        "tcptoll report latest shows a run again; tcptoll runs --details has the commands"
+            .to_owned(),
     );
     rows.push(format!("records are in {}", folder.display()));
     rows.into_iter().map(|row| Part::line(row.trim_end(), Tone::Plain)).collect()

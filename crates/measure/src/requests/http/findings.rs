@@ -115,6 +115,8 @@ fn rate_of(arm: &Arm, metric: &str) -> Option<String> {
     let rate = value(arm, metric)?;
     let off = value(arm, "rate_resolution_per_s").filter(|off| *off > rate * RESOLUTION_SHOWN);
     Some(match off {
+        // Below its resolution a rate has only an upper end, as in the table.
+        Some(off) if off >= rate => format!("at most {}", number::metric(rate + off, "1/s")),
         Some(off) => format!("{} ± {}", number::three(rate), number::metric(off, "1/s")),
         None => number::metric(rate, "1/s"),
     })
