@@ -14,11 +14,14 @@ const LINES: usize = 22;
 /// Where words begin beside a label.
 const INDENT: usize = 9;
 
-/// Most lines of what one sees, the fix, the check and the undo. With title, blank line and the last line that is a page.
+/// Title, blank line and the last line.
+const FRAME: usize = 3;
+/// Most lines of what one sees, the fix and the undo. The check has the lines that these leave, and the cost what it leaves.
 const SEE: usize = 5;
 const FIX: usize = 7;
-const CHECK: usize = 4;
 const UNDO: usize = 3;
+/// Most lines of a check without a command.
+const CHECK: usize = 4;
 
 /// A sentence, an item of a list or a row of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,12 +36,36 @@ impl Unit {
         text
     }
 
+    /// Has it something to type?
+    fn is_typed(&self) -> bool {
+        const COMMANDS: [&str; 9] = [
+            "`ss ",
+            "`nstat ",
+            "`tcptoll ",
+            "`ip ",
+            "`ping",
+            "`curl ",
+            "`top ",
+            "`conntrack ",
+            "`tc ",
+        ];
+        COMMANDS.iter().any(|start| self.text().contains(start))
+    }
+
     fn short(&self) -> Self {
         match self {
             Self::Item(text) => Self::Item(sentences(text).next().unwrap_or_default()),
             Self::Sentence(_) => self.clone(),
         }
     }
+}
+
+/// How to undo the fix, or one item of it.
+#[derive(Clone, Debug, PartialEq)]
+struct Undo {
+    /// The number of that item.
+    of: Option<usize>,
+    text: String,
 }
 
 /// What a page says of a section.
@@ -50,19 +77,22 @@ struct Brief {
     shown: Vec<Unit>,
     evidence: Vec<Unit>,
     cost: Vec<Unit>,
-    undo: Vec<Unit>,
+    undo: Vec<Undo>,
 }
 
 /// The section in at most 22 lines of 80 columns.
 pub(super) fn page(one: &Section, style: TextStyle) -> String {
     let brief = Brief::read(one.body);
-    let check = brief.check();
-    let width = screen::room(style.width) - INDENT;
-    let lines = |units: &[Unit], most| filled(units, most, TextStyle { width, ..style });
-    let undo = lines(&brief.undo, UNDO);
-    let (see, fix, check) = (lines(&brief.see, SEE), lines(&brief.fix, FIX), lines(&check, CHECK));
-    let used = 3 + [&see, &fix, &check, &undo].map(Vec::len).iter().sum::<usize>();
-    let room = LINES.saturating_sub(used);
+    let within = TextStyle { width: screen::room(style.width) - INDENT, ..style };
+    let lines = |units: &[Unit], most| filled(units, most, within).0;
+    let see = lines(&brief.see, SEE);
+    let (fix, count) = filled(&brief.fix, FIX, within);
+    let undo = lines(&brief.undo_of(&brief.fix[..count]), UNDO);
+    let left = |parts: &[&Vec<String>]| {
+        LINES.saturating_sub(FRAME + parts.iter().map(|lines| lines.len()).sum::<usize>())
+    };
+    let check = brief.check(left(&[&see, &fix, &undo]), within);
+    let room = left(&[&see, &fix, &undo, &check]);
     let cost = lines(&brief.cost, room);
     let cost = if cost.len() <= room { cost } else { Vec::new() };
     let title = format!("## {}: {}", one.name, one.phrase);
@@ -83,13 +113,15 @@ pub(super) fn page(one: &Section, style: TextStyle) -> String {
     page + if fits { &with_length } else { &command } + "\n"
 }
 
-/// As many units as `most` lines hold, at least the first. Items that do not fit in whole are their first sentences.
-fn filled(units: &[Unit], most: usize, style: TextStyle) -> Vec<String> {
-    if rendered(units, style).len() <= most {
-        return rendered(units, style);
+/// As many units as `most` lines hold, at least the first, and how many these are. Items that do not fit in whole are
+/// their first sentences.
+fn filled(units: &[Unit], most: usize, style: TextStyle) -> (Vec<String>, usize) {
+    let whole = rendered(units, style);
+    if whole.len() <= most {
+        return (whole, units.len());
     }
     let units: Vec<Unit> = units.iter().map(Unit::short).collect();
-    let mut shown = Vec::new();
+    let mut shown = (Vec::new(), 0);
     for count in 1..=units.len() {
         // What announces more stands with what follows.
         if count < units.len() && count > 1 && units[count - 1].text().ends_with(':') {
@@ -99,7 +131,7 @@ fn filled(units: &[Unit], most: usize, style: TextStyle) -> Vec<String> {
         if lines.len() > most && count > 1 {
             break;
         }
-        shown = lines;
+        shown = (lines, count);
     }
     shown
 }
@@ -153,23 +185,33 @@ impl Brief {
             _ if has("Evidence") => &mut self.evidence,
             _ if has("What to change") => &mut self.fix,
             _ if has("What it costs") || has("Cost") => &mut self.cost,
-            _ if has("How to undo") || has("Undo") => &mut self.undo,
             _ => return None,
         })
     }
 
     fn take(&mut self, label: &str, units: impl Iterator<Item = Unit>) {
+        let is_about_undo = ["How to undo", "Undo"].iter().any(|start| label.starts_with(start));
         for unit in units {
             let text = unit.text();
-            let unit = match text.strip_prefix("Undo: ") {
-                Some(undo) => Unit::Sentence(undo.to_owned()),
-                None => unit.clone(),
-            };
-            let is_undo = text.starts_with("Undo: ") || text.starts_with("Nothing to undo");
-            if let Some(part) = self.part(if is_undo { "Undo" } else { label }) {
+            let undo = text.strip_prefix("Undo: ");
+            if undo.is_some() || is_about_undo || text.starts_with("Nothing to undo") {
+                let text = undo.unwrap_or(text).to_owned();
+                self.undo.push(Undo { of: None, text });
+            } else if let Some(part) = self.part(label) {
                 part.push(unit);
             }
         }
+    }
+
+    /// How to undo what is shown of the fix.
+    fn undo_of(&self, fix: &[Unit]) -> Vec<Unit> {
+        let items = item_count(fix);
+        let is_shown = |undo: &&Undo| undo.of.is_none_or(|number| number <= items);
+        let sentence = |undo: &Undo| match undo.of {
+            Some(number) => Unit::Sentence(format!("({number}) {}.", undo.text)),
+            None => Unit::Sentence(undo.text.clone()),
+        };
+        self.undo.iter().filter(is_shown).map(sentence).collect()
     }
 
     /// A row is an item: of changes with their undo, or a name with what it means.
@@ -181,7 +223,7 @@ impl Brief {
             // What announces the changes stands before them; the rest is about the advice of a run.
             self.fix.retain(|unit| unit.text().ends_with(':'));
         }
-        for (row, number) in rows.skip(1).zip(1..) {
+        for row in rows.skip(1) {
             let item = match (undo, row.as_slice()) {
                 (Some(_), [change, ..]) => change.clone(),
                 (None, [name, meaning, ..]) => format!("{name}: {meaning}"),
@@ -190,44 +232,53 @@ impl Brief {
             self.take(label, [Unit::Item(item)].into_iter());
             let undo =
                 undo.and_then(|at| row.get(at)).filter(|undo| !["", "–"].contains(&undo.as_str()));
-            self.undo.extend(undo.map(|undo| Unit::Sentence(format!("({number}) {undo}."))));
+            let of = Some(item_count(&self.fix));
+            self.undo.extend(undo.map(|undo| Undo { of, text: undo.clone() }));
         }
     }
 
-    /// What to type, where a section has it; else the evidence from its beginning.
-    fn check(&self) -> Vec<Unit> {
-        let typed = self.typed();
-        let all = || self.shown.iter().chain(&self.evidence).cloned().collect();
-        if typed.is_empty() { all() } else { typed }
+    /// The evidence from its beginning to the first command and what is said of that, with the commands that follow it
+    /// on few lines or in a list; without a command, as much of it as fits. If it begins with a record of tcptoll, it begins where it comes to a machine of one's own.
+    fn check(&self, most: usize, style: TextStyle) -> Vec<String> {
+        let all: Vec<Unit> = self.shown.iter().chain(&self.evidence).cloned().collect();
+        let Some(command) = all.iter().position(Unit::is_typed) else {
+            return filled(&all, most.min(CHECK), style).0;
+        };
+        let is_own =
+            |unit: &Unit| unit.text().starts_with("On ") && unit.text().contains("of your own");
+        let begin = all[..=command].iter().rposition(is_own).unwrap_or(0);
+        let after = all.len().min(command + 2);
+        let more = all[after..].iter().take_while(|unit| unit.is_typed()).count();
+        let longer = (after + 1..=after + more).rev().map(|end| (begin..end, CHECK));
+        let ranges = longer.chain([(begin..after, most), (begin..command + 1, most)]);
+        let later = (begin + 1..=command).map(|begin| (begin..command + 1, most));
+        let fits = ranges.chain(later).find_map(|(range, few)| {
+            let is_list = matches!(all[range.clone()].last(), Some(Unit::Item(_)));
+            let lines = rendered(&all[range], style);
+            (lines.len() <= if is_list { most } else { few.min(most) }).then_some(lines)
+        });
+        fits.unwrap_or_else(|| filled(&all[command..=command], most, style).0)
     }
 
-    fn typed(&self) -> Vec<Unit> {
-        const COMMANDS: [&str; 9] = [
-            "`ss ",
-            "`nstat ",
-            "`tcptoll ",
-            "`ip ",
-            "`ping",
-            "`curl ",
-            "`top ",
-            "`conntrack ",
-            "`tc ",
-        ];
-        let is_typed = |unit: &&Unit| COMMANDS.iter().any(|start| unit.text().contains(start));
-        self.shown.iter().chain(&self.evidence).filter(is_typed).cloned().collect()
+    fn typed(&self) -> impl Iterator<Item = &Unit> {
+        self.shown.iter().chain(&self.evidence).filter(|unit| unit.is_typed())
     }
 }
 
 /// The first sentence of a section with what to type, without what stands in brackets.
 pub(super) fn check(one: &Section) -> Option<String> {
-    let typed = Brief::read(one.body).typed();
-    let first = typed.iter().find(|unit| matches!(unit, Unit::Sentence(_)))?;
+    let brief = Brief::read(one.body);
+    let first = brief.typed().find(|unit| matches!(unit, Unit::Sentence(_)))?;
     let style = TextStyle { colour: false, width: usize::MAX };
     let text = prose::markdown_within(first.text(), style);
     let mut pieces = text.trim().split(" (");
     let begin = pieces.next().unwrap_or_default().to_owned();
     let rest = pieces.map(|piece| piece.split_once(')').map_or(piece, |(_, rest)| rest));
     Some(begin + &rest.collect::<String>())
+}
+
+fn item_count(units: &[Unit]) -> usize {
+    units.iter().filter(|unit| matches!(unit, Unit::Item(_))).count()
 }
 
 fn is_list(block: &str) -> bool {
@@ -315,10 +366,11 @@ mod tests {
         let texts =
             |units: &[Unit]| units.iter().map(|one| one.text().to_owned()).collect::<Vec<_>>();
         assert_eq!(texts(&brief.see), ["One.", "Two of it."]);
-        assert_eq!(texts(&brief.check()), ["`ss -lnt` shows it."]);
+        let style = TextStyle { colour: false, width: 60 };
+        assert_eq!(brief.check(4, style), ["A counter. `ss -lnt` shows it."]);
         assert_eq!(texts(&brief.fix)[1..], ["First of all.", "Second."]);
         assert_eq!(texts(&brief.cost), ["Some."]);
-        assert_eq!(texts(&brief.undo), ["the other.", "this too."]);
+        assert_eq!(texts(&brief.undo_of(&[])), ["the other.", "this too."]);
     }
 
     #[test]
@@ -328,6 +380,32 @@ mod tests {
         let brief = Brief::read(body);
         assert_eq!(brief.fix, [Unit::Item("a".to_owned()), Unit::Item("d".to_owned())]);
         let undo = ["(1) c.", "(2) f."].map(|text| Unit::Sentence(text.to_owned()));
-        assert_eq!(brief.undo, undo);
+        assert_eq!(brief.undo_of(&brief.fix), undo);
+        assert_eq!(brief.undo_of(&brief.fix[..1]), undo[..1], "of what is shown alone");
+    }
+
+    #[test]
+    fn no_page_undoes_a_change_that_it_does_not_show() {
+        for one in SECTIONS.iter() {
+            let page = page(one, TextStyle { colour: false, width: 80 });
+            let Some((above, undo)) = page.split_once("\nundo     ") else { continue };
+            for number in 1..20 {
+                let is_shown = above.contains(&format!(" {number}. "));
+                assert!(is_shown || !undo.contains(&format!("({number}) ")), "{page}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_check_has_what_stands_before_and_after_its_command() {
+        let style = TextStyle { colour: false, width: 60 };
+        let body = "**Evidence.** A log says so. `ss -lnt` lists it. Repeat that. More.\n";
+        let check = |body, most| Brief::read(body).check(most, style);
+        assert_eq!(check(body, 2), ["A log says so. `ss -lnt` lists it. Repeat that."]);
+        let own = "**Evidence.** A field. On a machine of your own, look. `ss -lnt` lists it.\n";
+        assert_eq!(check(own, 2), ["On a machine of your own, look. `ss -lnt` lists it."]);
+        let long =
+            format!("**Evidence.** {}. So. `ss -lnt` lists it. More.\n", "A word ".repeat(20));
+        assert_eq!(check(&long, 1), ["So. `ss -lnt` lists it."], "as much as fits");
     }
 }

@@ -148,6 +148,13 @@ mod tests {
             ("1024 worker_connections are not enough", "worker-connections"),
             ("no live upstreams while connecting to upstream", "no-live-upstreams"),
             ("backend web has no server available!", "no-live-upstreams"),
+            ("bind() to 0.0.0.0:80 failed (98: Address already in use)", "address-in-use"),
+            ("[Errno 98] Address already in use", "address-in-use"),
+            ("FIN-WAIT-2", "local-ports-scarce"),
+            ("FIN_WAIT2", "local-ports-scarce"),
+            ("FIN-WAIT2", "local-ports-scarce"),
+            ("Error: read ETIMEDOUT", "dead-peer-unnoticed"),
+            ("LR--", "proxy-errors"),
             ("possible SYN flooding on port 80. Sending cookies.", "syn-queue-full"),
         ] {
             assert_eq!(names(typed), [name], "{typed}");
@@ -170,6 +177,8 @@ mod tests {
                 "upstream prematurely closed connection while reading response header from upstream",
                 &["close-race", "truncated"],
             ),
+            ("EADDRINUSE", &["address-in-use", "local-ports"]),
+            ("read: connection timed out", &["dead-peer-unnoticed", "connect-timeout"]),
             ("cD--", &["zero-window", "dead-peer-unnoticed"]),
             // Of the text alone.
             ("TcpExtTCPAbortOnOverflow", &["reset"]),
