@@ -496,7 +496,9 @@ mod tests {
     #[test]
     fn of_many_arms_the_worst_are_drawn_and_the_caption_is_of_all() {
         let mut arms: Vec<Arm> = (0..9).map(|at| arm(&format!("well {at}"), 1_024, 0)).collect();
-        arms.iter_mut().for_each(|arm| arm.attempts = arm.ok);
+        for arm in &mut arms {
+            arm.attempts = arm.ok;
+        }
         let mut ill = arm("ill", 16, 0);
         ill.attempts = 643;
         arms.push(ill);

@@ -257,7 +257,7 @@ mod tests {
         let told = concluded(vec![was, two], compared);
         assert_eq!(
             told.answer,
-            "3 of 100 operations failed (as it was). In arm \"as it was\", connect(2) takes 861 µs of CPU \
+            "3 of 100 operations failed in arm \"as it was\". In arm \"as it was\", connect(2) takes 861 µs of CPU \
              with 17,000 ports in TIME-WAIT. In arm \"as it was\", the local ports ran out."
         );
         assert_eq!(told.causes.len(), 2, "{:?}", told.causes);
