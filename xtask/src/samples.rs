@@ -88,13 +88,13 @@ fn renewed(
 /// Runs a command; its report as the page shows it. The picture is written next to the page.
 fn measured(program: &Path, page: &Path, sample: &Sample) -> anyhow::Result<String> {
     let folder = std::env::temp_dir().join(format!("tcptoll-sample-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder)?;
-    let record = folder.join("record.jsonl");
-    let _ = std::fs::remove_file(&record);
     let command = sample.command.join(" ");
     println!("running tcptoll {command}");
     let mut run = Command::new(program);
-    run.args(&sample.command).arg("--out").arg(&record).arg("--quiet").env("COLUMNS", COLUMNS);
+    // The record goes where those of a user go, so that the text names it as theirs does.
+    run.args(&sample.command).arg("--quiet").env("COLUMNS", COLUMNS).env("XDG_DATA_HOME", &folder);
     let output = run.output().with_context(|| format!("running tcptoll {command}"))?;
     // Operations that fail are what some of them show.
     if !matches!(output.status.code(), Some(0 | 1)) {
@@ -107,7 +107,8 @@ fn measured(program: &Path, page: &Path, sample: &Sample) -> anyhow::Result<Stri
             std::fs::create_dir_all(folder)?;
         }
         let mut draw = Command::new(program);
-        let draw = draw.arg("report").arg(&record).arg("--svg").arg(&file).output()?;
+        draw.args(["report", "latest", "--svg"]).arg(&file).env("XDG_DATA_HOME", &folder);
+        let draw = draw.output()?;
         if !draw.status.success() {
             bail!("no picture of tcptoll {command}: {}", String::from_utf8_lossy(&draw.stderr));
         }
