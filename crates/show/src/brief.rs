@@ -23,6 +23,8 @@ const ARMS: std::ops::RangeInclusive<usize> = 3..=8;
 const COLUMNS: usize = 8;
 /// Columns of a label.
 const LABEL: usize = 9;
+/// Parts from which on a drawing needs no empty line behind it, for which there may be no room.
+const TALL: usize = 8;
 /// Lines of a cause and of a fix, where there is room and where there is less.
 const WORDS: usize = 4;
 const SHORT: usize = 2;
@@ -72,7 +74,10 @@ pub(crate) fn text(run: &Run, head: Sheet, details: &str, style: TextStyle) -> S
         }
         parts.put(TEXT, Part::Blank);
         parts.extend(TEXT, drawing.iter().cloned());
-        parts.put(TEXT, Part::Blank);
+        // A drawing of many lines stands apart by itself.
+        if drawing.len() < TALL {
+            parts.put(TEXT, Part::Blank);
+        }
         parts.extend(TEXT, end(run, details, width, words));
         sheet::text(&Sheet { parts, ..head.clone() }, style)
     };

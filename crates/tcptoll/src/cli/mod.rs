@@ -390,7 +390,7 @@ pub(crate) struct CompareArgs {
 
 const RUNS_AFTER: &str = "\
 Examples:
-  tcptoll runs                                   the newest 20
+  tcptoll runs                                   the newest 16
   tcptoll runs --rm latest                       remove the newest record
   tcptoll runs --older-than 30d --rm             remove records older than 30 days
   tcptoll runs --count 1000 --format json | jq -r '.[].path'";
@@ -403,7 +403,7 @@ pub(crate) struct RunsArgs {
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Maximum number of records to list
-    #[arg(long, value_name = "N", default_value_t = 20, conflicts_with = "rm")]
+    #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "rm")]
     pub count: usize,
     /// Print the command and the whole answer of each run, not one line
     #[arg(long, conflicts_with = "rm")]
