@@ -370,4 +370,10 @@ mod tests {
             let _ = (parse_share(&text), parse_count(&text));
         }
     }
+
+    #[test]
+    fn a_sentence_ends_before_the_next_capital() {
+        assert_eq!(first_sentence("Linux 6.1 vs. 5.4. Next."), "Linux 6.1 vs. 5.4.");
+        assert_eq!(first_sentence("Only one."), "Only one.");
+    }
 }

@@ -17,6 +17,18 @@ use crate::{TextStyle, columns, comparisons, figures, findings, rounds, sheet};
 
 /// Lines at most: a terminal of 24 also shows the command and the next prompt.
 pub const SCREEN: usize = 22;
+
+/// The first of these pages that fits a screen, from the fullest on; else the last.
+pub fn first_that_fits(pages: impl IntoIterator<Item = String>) -> String {
+    let mut last = String::new();
+    for page in pages {
+        if page.lines().count() <= SCREEN {
+            return page;
+        }
+        last = page;
+    }
+    last
+}
 /// Arms in the table, at most and at least.
 const ARMS: std::ops::RangeInclusive<usize> = 3..=8;
 /// Columns of the table at most.
@@ -53,7 +65,8 @@ pub(crate) fn text(run: &Run, head: Sheet, details: &str, style: TextStyle) -> S
     }
     if let Some(first) = head.invalid.first_mut() {
         let warning = run.warnings.iter().find(|warning| warning.id == "too-many-failures");
-        if let (Some(before), Some(warning)) = (first.strip_suffix("; see the warnings"), warning) {
+        if let (Some(before), Some(warning)) = (first.strip_suffix(findings::SEE_WARNINGS), warning)
+        {
             *first = format!("{before}: {}", warning.text);
         }
         *first = cut(first, width.saturating_sub(LABEL), SHORT);
@@ -82,22 +95,20 @@ pub(crate) fn text(run: &Run, head: Sheet, details: &str, style: TextStyle) -> S
         sheet::text(&Sheet { parts, ..head.clone() }, style)
     };
     let with = |arms, drawing: &[Part], words| of(&head, arms, drawing, words);
-    let fits = |text: &String| text.lines().count() <= SCREEN;
     let after = (run.own.text_after)(run, width);
     let most = *ARMS.end();
     let drawings = drawings(&after);
     let tries = |words| drawings.iter().map(move |drawing| (most, *drawing, words));
     let tries = tries(WORDS).chain(tries(SHORT)).chain([(most, &[][..], WORDS)]);
     let fewer = ARMS.rev().map(|arms| (arms, &[][..], SHORT));
-    let mut tries = tries.chain(fewer).map(|(arms, drawing, words)| with(arms, drawing, words));
-    let short = |text: &str| first_sentence(text).to_owned();
-    tries.find(fits).or_else(|| Some(with(*ARMS.start(), &[], 1)).filter(fits)).unwrap_or_else(
-        || {
-            // The whole answer stands in the report.
-            let answer = head.answer.clone().map(|text| short(&text));
-            of(&Sheet { answer, ..head.clone() }, *ARMS.start(), &[], 1)
-        },
-    )
+    let tries = tries.chain(fewer).chain([(*ARMS.start(), &[][..], 1)]);
+    let pages = tries.map(|(arms, drawing, words)| with(arms, drawing, words));
+    let least = std::iter::once_with(|| {
+        // The whole answer stands in the report.
+        let answer = head.answer.clone().map(|text| first_sentence(&text).to_owned());
+        of(&Sheet { answer, ..head.clone() }, *ARMS.start(), &[], 1)
+    });
+    first_that_fits(pages.chain(least))
 }
 
 /// The first block of what the experiment shows after its figures, and the same without its tables.

@@ -224,6 +224,9 @@ pub fn failed(summary: &Run) -> (u64, u64) {
     (tried.saturating_sub(ok + stopped), tried - stopped.min(tried))
 }
 
+/// Ends the reason where no arm has one of its own.
+pub(crate) const SEE_WARNINGS: &str = "; see the warnings";
+
 /// Why a run is not valid for its question, an arm a line: `ARM: REASON (3 of 3 trials)`. It stands
 /// before the answer, behind `invalid:`. Empty: the run is valid.
 pub fn invalid(summary: &Run, own: &Own) -> Vec<String> {
@@ -241,7 +244,7 @@ pub fn invalid(summary: &Run, own: &Own) -> Vec<String> {
     if !lines.is_empty() {
         return lines;
     }
-    let see = if summary.warnings.is_empty() { "" } else { "; see the warnings" };
+    let see = if summary.warnings.is_empty() { "" } else { SEE_WARNINGS };
     vec![format!("the run is not valid for its question{see}")]
 }
 

@@ -34,10 +34,11 @@ use std::path::Path;
 use tcptoll_core::record::Summary;
 use tcptoll_core::sheet::{Forms, Note, Sheet, Tone};
 
-pub use self::brief::SCREEN;
+pub use self::brief::{SCREEN, first_that_fits};
 pub use self::clean::ascii;
 pub use self::columns::table;
 pub use self::report::computed;
+use self::run::Run;
 pub use self::run::{Own, Reports};
 
 /// `text` without what steers a terminal, as it may come from a file, a peer or a command line.
@@ -88,30 +89,30 @@ impl Reports {
         width: usize,
         forms: Forms,
     ) -> Sheet {
-        let mut sheet = self.head(summary, record);
-        report::put(&mut sheet, &self.run(summary.clone()), width.max(60), forms);
+        let run = self.run(summary.clone());
+        let mut sheet = self.head(&run, record);
+        report::put(&mut sheet, &run, width.max(60), forms);
         sheet
     }
 
     /// What every form begins and ends with.
-    fn head(&self, summary: &Summary, record: Option<&Path>) -> Sheet {
-        let run = self.run(summary.clone());
+    fn head(&self, run: &Run, record: Option<&Path>) -> Sheet {
         let study = run.study.as_ref().map(|study| format!(" · study {study}"));
-        let doubts = findings::verdict_on_run(&run).into_iter();
+        let doubts = findings::verdict_on_run(run).into_iter();
         Sheet {
             title: format!("{} · tcptoll", run.question),
             kicker: format!("tcptoll {}{}", run.experiment, study.unwrap_or_default()),
             question: run.question.clone(),
             answer: [run.answer.clone(), String::new()],
             tone: Tone::Strong,
-            failed: (self.broken)(summary, self.specs),
-            invalid: findings::invalid(&run, run.own),
+            failed: (self.broken)(run, self.specs),
+            invalid: findings::invalid(run, run.own),
             doubts: doubts.map(|text| Note::new(text, true)).collect(),
-            place: figures::place(&run),
+            place: figures::place(run),
             time: run.started_at.clone(),
-            command: [findings::command_by_name(&run.command), counters::machines(&run)],
+            command: [findings::command_by_name(&run.command), counters::machines(run)],
             record: record.map(|record| record.display().to_string()),
-            file_name: file_name(&run),
+            file_name: file_name(run),
             footer: format!(
                 "tcptoll {} · record version {}",
                 run.tcptoll_version, run.record_version
@@ -127,7 +128,8 @@ impl Reports {
     /// Shape:   at most [`SCREEN`] lines of text at 80 columns, in which there is no control character of the summary's own.
     #[must_use]
     pub fn brief(&self, summary: &Summary, details: &str, style: TextStyle) -> String {
-        brief::text(&self.run(summary.clone()), self.head(summary, None), details, style)
+        let run = self.run(summary.clone());
+        brief::text(&run, self.head(&run, None), details, style)
     }
 
     /// The run for a terminal with everything that there is to say.

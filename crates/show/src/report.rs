@@ -468,7 +468,7 @@ pub fn computed(all: &[Advice], details: bool) -> Parts {
         parts.put(Forms::TEXT, Part::labelled(label, INDENT, text, tone));
     };
     if !details {
-        for advice in all.iter().take(1) {
+        if let Some(advice) = all.first() {
             put("computed", first_sentence(&advice.change), Tone::Strong);
             put("  costs", first_sentence(&advice.cost), Tone::Plain);
         }

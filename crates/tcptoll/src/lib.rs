@@ -33,8 +33,7 @@ pub fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let words: Vec<String> =
-                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            let words = cli::words();
             let own = (error.kind() == ErrorKind::DisplayHelp).then(|| cli::help(&words)).flatten();
             if let Some(text) = own {
                 return exit::finish(stdout::text(&text));

@@ -134,7 +134,7 @@ pub struct Phrase {
 
 impl Phrase {
     /// A time or an amount: `Opening a connection takes {}`.
-    pub const fn of(metric: &'static str, all: &'static str) -> Self {
+    pub const fn figures(metric: &'static str, all: &'static str) -> Self {
         Self { metric, all, more: "", unit: "" }
     }
 

@@ -23,7 +23,7 @@ pub struct Names<'a> {
 impl<'a> Names<'a> {
     /// Of these arms.
     #[must_use]
-    pub fn of(arms: impl IntoIterator<Item = &'a Arm>) -> Self {
+    pub fn new(arms: impl IntoIterator<Item = &'a Arm>) -> Self {
         let arms: Vec<&Arm> = arms.into_iter().collect();
         let levels = arms.iter().flat_map(|arm| &arm.factors);
         let bare = levels.filter(|(_, level)| is_bare(&level_text(level)));
@@ -72,6 +72,17 @@ impl<'a> Names<'a> {
             0 | 1 => String::new(),
             _ if self.has_levels(&arm.name) => format!("With {}, ", self.arm(arm)),
             _ => format!("In arm {}, ", self.subject(&arm.name)),
+        }
+    }
+
+    /// Behind a figure of an arm: `(backlog 16)`; a name of its own could be read as a word about the figure: `in arm
+    /// NAME`.
+    #[must_use]
+    pub fn beside(&self, arm: &Arm) -> String {
+        if self.arms.len() <= 1 || self.has_levels(&arm.name) {
+            format!("({})", self.arm(arm))
+        } else {
+            format!("in arm {}", self.subject(&arm.name))
         }
     }
 
@@ -134,7 +145,7 @@ mod tests {
 
     fn called(named: &[(&str, &[(&str, &str)])]) -> Vec<String> {
         let arms = arms(named);
-        let names = Names::of(&arms);
+        let names = Names::new(&arms);
         arms.iter().map(|arm| names.arm(arm)).collect()
     }
 
@@ -169,7 +180,7 @@ mod tests {
     #[test]
     fn as_a_subject_a_name_of_several_words_is_in_quotes() {
         let all = arms(&[("10 ms again", &[]), ("backlog 16", &[("backlog", "16")])]);
-        let names = Names::of(&all);
+        let names = Names::new(&all);
         assert_eq!(names.subject("10 ms again"), "\"10 ms again\"");
         assert_eq!(names.subject("backlog 16"), "backlog 16");
         assert_eq!(names.subject("B"), "B");

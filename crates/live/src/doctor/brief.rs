@@ -2,13 +2,11 @@
 
 use tcptoll_core::sheet::{Forms, Note, Part, Parts, Tone};
 use tcptoll_show::figures::plural;
-use tcptoll_show::{TextStyle, findings, number, sheet};
+use tcptoll_show::{TextStyle, findings, first_that_fits, number, sheet};
 
 use super::{Examination, sentences};
 use crate::diagnosis::Diagnosis;
 
-/// Lines: a terminal of 24 has the prompt, too.
-const LINES: usize = 22;
 /// Where words begin beside a label.
 const INDENT: usize = 12;
 /// Columns of a line.
@@ -29,8 +27,7 @@ pub fn brief(
     style: TextStyle,
 ) -> String {
     let page = |spared| sheet::parts(&parts(examination, provable, check, spared), style);
-    let fits = |text: &String| text.lines().count() <= LINES;
-    (0..SPARE).map(page).find(fits).unwrap_or_else(|| page(SPARE))
+    first_that_fits((0..=SPARE).map(page))
 }
 
 /// `spared`: how much is left out, from nothing on.
@@ -177,6 +174,7 @@ mod tests {
     use super::*;
     use crate::diagnosis::{Fix, Severity};
     use crate::doctor::Machine;
+    use tcptoll_show::SCREEN;
 
     fn finding(number: usize) -> Diagnosis {
         let long =
@@ -209,7 +207,7 @@ mod tests {
     fn a_screen_holds_any_number_of_findings_and_what_to_do_about_the_first() {
         for count in [0, 1, 2, 3, 10, 40] {
             let page = page((0..count).map(finding).collect());
-            assert!(page.lines().count() <= LINES, "{} lines\n{page}", page.lines().count());
+            assert!(page.lines().count() <= SCREEN, "{} lines\n{page}", page.lines().count());
             assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
             assert!(page.contains("tcptoll doctor --details"), "{page}");
             if count > 0 {

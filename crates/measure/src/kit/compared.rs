@@ -26,7 +26,7 @@ const TIMES: f64 = 1.1;
 /// What the comparisons of a run say: one sentence with the figures, and one of what is open, if anything is.
 /// Empty: nothing was compared, or no two arms have the figure.
 pub(crate) fn headline(summary: &Summary, spec: &Spec) -> Vec<String> {
-    Compared::of(summary, spec).map(|compared| compared.sentences()).unwrap_or_default()
+    Compared::primary(summary, spec).map(|compared| compared.sentences()).unwrap_or_default()
 }
 
 /// The figures of all arms in a metric, compared or not: `Opening a connection takes 34.1 µs (loopback) and
@@ -39,7 +39,7 @@ pub(crate) fn figures(summary: &Summary, spec: &Spec, metric: &str) -> Option<St
     let arms: Vec<&Arm> = arms.collect();
     let compared = Compared {
         summary,
-        names: Names::of(&summary.arms),
+        names: Names::new(&summary.arms),
         phrase: phrase(spec, metric),
         better: better(spec, metric),
         words: words(spec, metric),
@@ -54,7 +54,7 @@ pub(crate) fn figures(summary: &Summary, spec: &Spec, metric: &str) -> Option<St
 ///
 /// None: none failed, but for those that a signal stopped.
 pub(crate) fn failures(summary: &Summary, spec: &Spec) -> Option<String> {
-    let names = Names::of(&summary.arms);
+    let names = Names::new(&summary.arms);
     let mut failed: Vec<(&Arm, u64)> = summary
         .arms
         .iter()
@@ -69,21 +69,23 @@ pub(crate) fn failures(summary: &Summary, spec: &Spec) -> Option<String> {
         format!("{} of {}", number::count(count), number::count(arm.attempts))
     };
     let first = format!("{} {what} failed", of(worst, *count));
-    // A name of its own might be taken for a class of errors.
-    let place = |arm: &Arm| match names.with(arm).strip_prefix("In arm ") {
-        Some(name) => format!("in arm {}", name.trim_end_matches(", ")),
-        None => format!("({})", names.arm(arm)),
-    };
     Some(match failed.as_slice() {
         _ if summary.arms.len() == 1 => match frequent(worst) {
             Some(class) => format!("{first} ({class})."),
             None => first + ".",
         },
-        [_] => format!("{first} {}.", place(worst)),
+        [_] => format!("{first} {}.", names.beside(worst)),
         [_, (other, count)] => {
-            format!("{first} {} and {} {}.", place(worst), of(other, *count), place(other))
+            format!(
+                "{first} {} and {} {}.",
+                names.beside(worst),
+                of(other, *count),
+                names.beside(other)
+            )
         }
-        all => format!("{first} {}, and some in {} other arms.", place(worst), all.len() - 1),
+        all => {
+            format!("{first} {}, and some in {} other arms.", names.beside(worst), all.len() - 1)
+        }
     })
 }
 
@@ -129,7 +131,7 @@ struct Compared<'a> {
 }
 
 impl<'a> Compared<'a> {
-    fn of(summary: &'a Summary, spec: &Spec) -> Option<Self> {
+    fn primary(summary: &'a Summary, spec: &Spec) -> Option<Self> {
         let of_primary = |c: &&Comparison| Some(&c.metric) == summary.primary_metric.as_ref();
         let first = summary.comparisons.iter().find(of_primary).or(summary.comparisons.first())?;
         let metric = first.metric.as_str();
@@ -139,7 +141,7 @@ impl<'a> Compared<'a> {
         let has = |arm: &&Arm| arm.attempts > 0 && consolidate::value(arm, metric).is_some();
         let arms: Vec<&Arm> = summary.arms.iter().filter(is_compared).filter(has).collect();
         let (better, words) = (better(spec, metric), words(spec, metric));
-        let names = Names::of(&summary.arms);
+        let names = Names::new(&summary.arms);
         let phrase = phrase(spec, metric);
         let compared = Self { summary, names, phrase, better, words, metric, all, arms };
         (compared.arms.len() > 1).then_some(compared)

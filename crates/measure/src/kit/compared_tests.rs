@@ -12,7 +12,7 @@ const RATE: MetricSpec =
 const SPEC: Spec = Spec {
     metrics: &[&RATE, &TOOK],
     phrases: &[
-        Phrase::of(TOOK.name, "Opening a connection takes {} on average"),
+        Phrase::figures(TOOK.name, "Opening a connection takes {} on average"),
         Phrase::rate(RATE.name, "The rate is {}", "answers {} as many requests/s as", "requests/s"),
     ],
     operation: Noun::CONNECTION,

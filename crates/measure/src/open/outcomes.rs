@@ -333,7 +333,7 @@ struct Became<'a> {
 
 impl<'a> Became<'a> {
     /// None: nothing was attempted, or it is not known how long those that succeeded took.
-    fn of(at: usize, arm: &'a Arm) -> Option<Self> {
+    fn counted(at: usize, arm: &'a Arm) -> Option<Self> {
         let failed = arm.attempts.checked_sub(arm.ok).filter(|_| arm.attempts > 0)?;
         if arm.ok == 0 {
             return Some(Self { at, arm, soon: 0, late: 0, failed });
@@ -348,24 +348,23 @@ impl<'a> Became<'a> {
 }
 
 fn became_rows(summary: &Run) -> Vec<Became<'_>> {
-    recorded(summary).into_iter().filter_map(|(at, arm, _)| Became::of(at, arm)).collect()
+    recorded(summary).into_iter().filter_map(|(at, arm, _)| Became::counted(at, arm)).collect()
 }
 
 /// Those that are drawn: of many the worst, in their order.
-fn worst(rows: &[Became<'_>]) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..rows.len()).collect();
-    places.sort_by_key(|at| std::cmp::Reverse((rows[*at].failed, rows[*at].late)));
-    places.truncate(ARMS);
-    places.sort_unstable();
-    places
+fn worst<'a>(rows: &'a [Became<'a>]) -> Vec<&'a Became<'a>> {
+    let mut drawn: Vec<&Became<'_>> = rows.iter().collect();
+    drawn.sort_by_key(|row| std::cmp::Reverse((row.failed, row.late)));
+    drawn.truncate(ARMS);
+    drawn.sort_by_key(|row| row.at);
+    drawn
 }
 
 /// How many were served, waited, or failed, a bar for each arm; `None` where none had a first byte to wait for.
 pub(super) fn became(summary: &Run) -> Option<Picture> {
     let rows = became_rows(summary);
     rows.iter().any(|row| row.arm.ok > 0).then(|| Picture {
-        svg: draw_became(&worst(&rows).iter().map(|at| &rows[*at]).collect::<Vec<_>>())
-            .labelled("Connections that were served, waited or failed"),
+        svg: draw_became(&worst(&rows)).labelled("Connections that were served, waited or failed"),
         caption: became_caption(summary, &rows),
         drawn: Vec::new(),
     })

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use clap::{Arg, Command, CommandFactory as _};
-use tcptoll_core::experiment::brief::{Brief, DRY_RUN, Group, HTML, MAX_TIME, ROUNDS, Row};
+use tcptoll_core::experiment::brief::{Brief, DRY_RUN, Group, HTML, LINK, MAX_TIME, ROUNDS, Row};
 use tcptoll_measure::experiments;
 
 use super::{ALONE, Cli};
@@ -15,6 +15,17 @@ const GROUPS: [(Group, &str); 4] = [
     (Group::Load, "Load a server of yours, or one in the lab"),
     (Group::Setting, "Try a setting in the lab"),
     (Group::Results, "Results"),
+];
+
+/// Of `study`, with `run` or without.
+const STUDY: &[Row<'static>] = &[
+    ("set", "a setting of every arm, e.g. --set link=metro"),
+    ROUNDS,
+    MAX_TIME,
+    DRY_RUN,
+    ("resume", "continue a run that was stopped"),
+    ("out", "the record"),
+    HTML,
 ];
 
 /// The one screen of each command that is no experiment.
@@ -97,15 +108,7 @@ const COMMANDS: [(&str, Brief); 12] = [
         "study",
         Brief {
             line: "prepared comparisons: study list, study show, study check",
-            options: &[
-                ("set", "a setting of every arm, e.g. --set link=metro"),
-                ROUNDS,
-                MAX_TIME,
-                DRY_RUN,
-                ("resume", "continue a run that was stopped"),
-                ("out", "the record"),
-                HTML,
-            ],
+            options: STUDY,
             examples: &[
                 ("study list", "names and questions"),
                 ("study backlog --max-time 5m", "run one"),
@@ -117,15 +120,7 @@ const COMMANDS: [(&str, Brief); 12] = [
     (
         "study run",
         Brief {
-            options: &[
-                ("set", "a setting of every arm, e.g. --set link=metro"),
-                ROUNDS,
-                MAX_TIME,
-                DRY_RUN,
-                ("resume", "continue a run that was stopped"),
-                ("out", "the record"),
-                HTML,
-            ],
+            options: STUDY,
             examples: &[
                 ("study run backlog --max-time 5m", "one that is built in"),
                 ("study run mine.toml", "a file of yours"),
@@ -139,7 +134,7 @@ const COMMANDS: [(&str, Brief); 12] = [
         Brief {
             line: "run any program between two hosts over an emulated link",
             options: &[
-                ("link", "a name (tcptoll links) or rtt=40ms,loss=1%"),
+                LINK,
                 ("server", "command that starts a server"),
                 ("client-sysctl", "a setting of the client's host"),
                 ("server-sysctl", "a setting of the server's host"),

@@ -200,6 +200,11 @@ pub(crate) struct OutputArgs {
     pub quiet: bool,
 }
 
+/// The words of the command line, to be shown or searched.
+pub(crate) fn words() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 fn vantage(text: &str) -> Result<String, &'static str> {
     if points::is_name(text) {
         Ok(text.to_owned())

@@ -16,7 +16,7 @@ mod watch;
 use crate::schema::Schema;
 use tcptoll_measure::experiments;
 
-use crate::cli::{Cli, Command, ExperimentArgs, SchemaOf, TourArgs, as_typed, check_names};
+use crate::cli::{Cli, Command, ExperimentArgs, SchemaOf, TourArgs, as_typed, check_names, words};
 use crate::exit::Status;
 use crate::{output, stdout, studies, tune};
 
@@ -54,8 +54,7 @@ fn experiment(args: &ExperimentArgs) -> anyhow::Result<Status> {
         studies::check_alone(&args.typed)?;
         return output::resume(&runs::found(record)?, Some(args.spec.name), &args.output);
     }
-    let words: Vec<String> =
-        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words = words();
     check_names(args, &words)?;
     let study = studies::from_typed(args.spec, &args.typed, &args.rounds)
         .map_err(|error| as_typed(error, args, None, &words))?;

@@ -43,6 +43,9 @@ struct Entry {
     /// Rounds that were begun.
     #[serde(skip)]
     rounds: usize,
+    /// Whether a limit was broken, as `says` then says.
+    #[serde(skip)]
+    failed: bool,
     /// `complete`, `invalid`, `running`, `stopped` (by a signal), `killed`, `empty`, `damaged`; `watch`: it has no
     /// trials.
     state: &'static str,
@@ -153,6 +156,7 @@ fn entry(path: &Path) -> Entry {
         arms: 0,
         trials: 0,
         rounds: 0,
+        failed: false,
         state: "damaged",
         says: String::new(),
     };
@@ -195,8 +199,9 @@ fn entry(path: &Path) -> Entry {
     };
     if let Some(summary) = runner::summarise(&record) {
         // As its exit status said.
-        let failed = limit::broken(&summary, SPECS).into_iter().next();
-        entry.says = failed.unwrap_or(summary.answer);
+        let broken = limit::broken(&summary, SPECS).into_iter().next();
+        entry.failed = broken.is_some();
+        entry.says = broken.unwrap_or(summary.answer);
     }
     entry
 }
@@ -229,7 +234,7 @@ fn table(entries: &[Entry], more: usize, folder: &Path, width: usize) -> Vec<Par
     for (entry, name) in entries.iter().zip(&names) {
         let which = which(entry);
         let (mark, says) = match entry.state {
-            "complete" if entry.says.starts_with("failed: ") => ("!", entry.says.clone()),
+            "complete" if entry.failed => ("!", entry.says.clone()),
             "complete" => ("✓", entry.says.clone()),
             "invalid" => ("!", format!("invalid: {}", entry.says)),
             "running" => ("…", "running".to_owned()),
@@ -443,6 +448,7 @@ mod tests {
             arms: 1,
             trials: 2,
             rounds: 2,
+            failed: false,
             state: "complete",
             says: "13,500 requests per second".to_owned(),
         }

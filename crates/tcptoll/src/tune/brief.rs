@@ -2,14 +2,12 @@
 
 use tcptoll_core::sheet::{Forms, Part, Parts, Tone};
 use tcptoll_core::units::plural;
-use tcptoll_show::{TextStyle, sheet};
+use tcptoll_show::{TextStyle, first_that_fits, sheet};
 
 use super::found::Found;
 use super::setting::Cell;
 use crate::screen::cut;
 
-/// Lines: a terminal of 24 has the prompt, too.
-const LINES: usize = 22;
 /// Where words begin next to a label.
 const INDENT: usize = 11;
 /// Columns of a line that is cut.
@@ -20,9 +18,7 @@ const CONFIGURATION: [usize; 4] = [12, 9, 6, 4];
 /// The result in at most 22 lines of 80 columns. `details` is the command that prints all of it.
 pub(super) fn brief(found: &Found, details: &str, style: TextStyle) -> String {
     let page = |spared| sheet::parts(&parts(found, details, spared), style);
-    let last = CONFIGURATION.len() - 1;
-    let fits = |text: &String| text.lines().count() <= LINES;
-    (0..last).map(page).find(fits).unwrap_or_else(|| page(last))
+    first_that_fits((0..CONFIGURATION.len()).map(page))
 }
 
 /// `spared`: how much is left out, from nothing on.
@@ -86,6 +82,7 @@ fn parts(found: &Found, details: &str, spared: usize) -> Parts {
 mod tests {
     use super::*;
     use crate::tune::snippet::{Distribution, Snippet};
+    use tcptoll_show::SCREEN;
 
     #[test]
     fn a_result_fits_a_screen_with_its_configuration_and_what_to_type() {
@@ -101,7 +98,7 @@ mod tests {
         snippet.undo = vec!["another command".to_owned(); 5];
         found.snippet = Some(snippet);
         let page = brief(&found, "tcptoll tune nginx --from x.json --details", style);
-        assert!(page.lines().count() <= LINES, "{} lines\n{page}", page.lines().count());
+        assert!(page.lines().count() <= SCREEN, "{} lines\n{page}", page.lines().count());
         assert!(page.lines().all(|line| line.chars().count() <= WIDTH), "{page}");
         for part in [
             "Set ",

@@ -185,7 +185,7 @@ fn rates(arms: &[&Arm]) -> Option<String> {
         known = vec![*known.first()?, *known.last()?];
     }
     let count = arms.len();
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     let each: Vec<String> = known
         .iter()
         .map(|(arm, rate)| {
@@ -214,7 +214,7 @@ pub(super) fn exchanges(arms: &[&Arm]) -> Option<String> {
         known.sort_by(|a, b| a.1.total_cmp(&b.1));
         known = vec![*known.first()?, *known.last()?];
     }
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     let each: Vec<String> = known
         .iter()
         .map(|(arm, us)| {
@@ -246,7 +246,7 @@ pub(super) fn cause(summary: &Summary, several: bool) -> Option<String> {
     let first = found.text.split_once(". ").map(|(first, _)| format!("{first}."));
     let text = first.unwrap_or_else(|| found.text.clone());
     let arm = summary.arms.iter().find(|arm| several && arm.name == found.arm);
-    let with = arm.map_or_else(String::new, |arm| Names::of(&summary.arms).with(arm));
+    let with = arm.map_or_else(String::new, |arm| Names::new(&summary.arms).with(arm));
     Some(with + &text)
 }
 

@@ -117,8 +117,8 @@ pub const SPEC: Spec = Spec {
     primary: RATE.name,
     phrases: &[
         Phrase::rate(RATE.name, "The rate is {}", "carries {} as many messages/s as", "messages/s"),
-        Phrase::of("latency_us_mean", "An exchange takes {} on average"),
-        Phrase::of("goodput_bytes_per_s", "The connection carries {}"),
+        Phrase::figures("latency_us_mean", "An exchange takes {} on average"),
+        Phrase::figures("goodput_bytes_per_s", "The connection carries {}"),
     ],
     answers: &[LATENCY.name],
     // As for bandwidth: smaller differences decide nothing.

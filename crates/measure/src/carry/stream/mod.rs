@@ -142,7 +142,7 @@ pub(crate) const SPEC: Spec = Spec {
     primary: GOODPUT.name,
     phrases: &[
         Phrase::rate(GOODPUT.name, "The connection carries {}", "carries {} as much as", ""),
-        Phrase::of(TRANSFER.name, "The transfer takes {}"),
+        Phrase::figures(TRANSFER.name, "The transfer takes {}"),
     ],
     answers: &[],
     // Goodput differs by some percent from one run to the next; smaller differences decide nothing.

@@ -63,7 +63,7 @@ pub(super) fn sentences(arms: &[TransferArm<'_>], compared: Vec<String>) -> Vec<
     else {
         return Vec::new();
     };
-    let names = Names::of(arms.iter().map(|told| told.arm));
+    let names = Names::new(arms.iter().map(|told| told.arm));
     let mut sentences = Vec::new();
     if least.goodput >= best.goodput * (1.0 - SAME) {
         // Whether they differ is for the verdicts to say, which may see more.

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use super::advice;
 use crate::kit::compared::headline;
 use crate::kit::conclusion::{
-    Excerpt, answer_of, enumerated, explain, explanations, first_sentence, first_stated, stated,
-    step, value,
+    Excerpt, answer_of, enumerated, explain, explanations, first_stated, stated, step, value,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
@@ -16,7 +15,7 @@ use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, Deaths, Keepalive, NextStep, PlaceKind, Summary};
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
-use tcptoll_core::units::capital;
+use tcptoll_core::units::{capital, first_sentence};
 use tcptoll_core::verdict::names::Names;
 
 /// Of at most this many arms the computed detection time is stated too.
@@ -100,7 +99,7 @@ fn told(summary: &Summary) -> Vec<CheckedArm<'_>> {
     let count = |mechanism| {
         checked.iter().filter(|(_, checked)| checked.checking.mechanism == mechanism).count()
     };
-    let names = Names::of(&summary.arms);
+    let names = Names::new(&summary.arms);
     checked
         .iter()
         .map(|(arm, checked)| {

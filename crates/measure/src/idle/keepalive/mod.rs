@@ -202,7 +202,7 @@ pub(crate) const SPEC: Spec = Spec {
     primary: RATE.name,
     phrases: &[
         Phrase::rate(RATE.name, "The rate is {}", "carries {} as many messages/s as", "messages/s"),
-        Phrase::of(MACHINE_CPU.name, "1,000 idle connections take {} of CPU per second"),
+        Phrase::figures(MACHINE_CPU.name, "1,000 idle connections take {} of CPU per second"),
     ],
     answers: &[DETECTION.name, ARRIVAL.name],
     margin: 0.02,

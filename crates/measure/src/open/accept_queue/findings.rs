@@ -80,7 +80,7 @@ fn hit(summary: &Summary, arms: &[&Arm], arm: &Arm, well: Option<&Arm>) -> Optio
             number::count(queue.limit)
         ));
     };
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     let others = arms.iter().filter(|other| {
         other.name != arm.name && is_ill(summary, other) && differ_only_in(other, arm, LONGER)
     });
@@ -192,7 +192,7 @@ fn healthy(arms: &[&Arm]) -> Option<String> {
         number::count(slowest.ok),
         number::time(max(slowest)?),
         if arms.len() > 1 {
-            format!(" in the slowest arm, {}", Names::of(arms.iter().copied()).arm(slowest))
+            format!(" in the slowest arm, {}", Names::new(arms.iter().copied()).arm(slowest))
         } else {
             String::new()
         },

@@ -89,7 +89,7 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&CONNECT_OF_FAILED, &CONNECT, &FAILURE, &FIRST_BYTE, &LATENESS, &RTT],
     primary: FIRST_BYTE_MEAN.name,
-    phrases: &[Phrase::of(FIRST_BYTE_MEAN.name, "The first byte arrives after {} on average")],
+    phrases: &[Phrase::figures(FIRST_BYTE_MEAN.name, "The first byte arrives after {} on average")],
     answers: &[FIRST_BYTE.name, CONNECT.name],
     // A retransmission costs 1 s and more: smaller differences do not tell a full queue from a queue.
     margin: 0.05,

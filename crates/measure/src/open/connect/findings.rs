@@ -9,7 +9,7 @@ use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Cause, NextStep, PlaceKind, Summary};
 use tcptoll_core::stats::HistogramSummary;
-use tcptoll_core::units::{capital, plural};
+use tcptoll_core::units::{capital, first_sentence, plural};
 use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::effective::same_effective;
 use tcptoll_core::verdict::names::Names;
@@ -17,7 +17,7 @@ use tcptoll_core::verdict::warning::Warning;
 
 use crate::kit::compared::{failures, headline};
 use crate::kit::conclusion::{
-    answer_of, cured, enumerated, explain, explanations, first_sentence, first_stated, in_arm, step,
+    answer_of, cured, enumerated, explain, explanations, first_stated, in_arm, step,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL, felt};
@@ -161,7 +161,7 @@ fn queue_of(cause: &str) -> Option<&'static str> {
 
 /// What a full queue, lost packets or a lack of ports did to an arm, and the arm that was spared.
 fn trouble(summary: &Summary, measured: &[&Arm]) -> Vec<String> {
-    let names = Names::of(measured.iter().copied());
+    let names = Names::new(measured.iter().copied());
     let ill = summary.causes.first().and_then(|cause| {
         let arm = measured.iter().find(|arm| arm.name == cause.arm)?;
         Some((cause, *arm))
@@ -191,7 +191,7 @@ fn turned_away(cause: &Cause, arm: &Arm, arms: &[&Arm]) -> String {
     let reason = match queue_of(&cause.id) {
         Some(reason) => reason,
         None if arms.len() > 1 => {
-            let name = Names::of(arms.iter().copied()).arm(arm);
+            let name = Names::new(arms.iter().copied()).arm(arm);
             return format!("{}: {}", capital(&name), first_sentence(&cause.text));
         }
         None => return first_sentence(&cause.text).to_owned(),
@@ -272,7 +272,7 @@ fn one(arm: &Arm) -> Option<String> {
 
 /// Several arms that are not compared: their medians, of many the least and the most.
 fn many(arms: &[&Arm]) -> Option<Vec<String>> {
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     let mut known: Vec<(&Arm, f64)> =
         arms.iter().filter_map(|arm| Some((*arm, typical(arm)?))).collect();
     let is_many = first_stated(&known).len() < known.len();

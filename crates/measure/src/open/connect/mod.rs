@@ -91,9 +91,9 @@ pub(crate) const SPEC: Spec = Spec {
     histograms: &[&CONNECT_OF_FAILED, &CONNECT, &FIRST_BYTE, &LATENESS, &RTT],
     primary: CONNECT_MEAN.name,
     phrases: &[
-        Phrase::of(CONNECT_MEAN.name, "Opening a connection takes {} on average"),
-        Phrase::of("connect_us_p50", "Opening a connection takes {} at the median"),
-        Phrase::of(FIRST_BYTE_MEAN.name, "The first byte arrives after {} on average"),
+        Phrase::figures(CONNECT_MEAN.name, "Opening a connection takes {} on average"),
+        Phrase::figures("connect_us_p50", "Opening a connection takes {} at the median"),
+        Phrase::figures(FIRST_BYTE_MEAN.name, "The first byte arrives after {} on average"),
         Phrase::rate(
             CONNECTIONS_RATE.name,
             "The rate is {}",

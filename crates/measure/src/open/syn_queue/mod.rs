@@ -101,7 +101,7 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&CONNECT_OF_FAILED, &CONNECT, &FAILURE, &FIRST_BYTE, &LATENESS, &RTT],
     primary: CONNECT_MEAN.name,
-    phrases: &[Phrase::of(CONNECT_MEAN.name, "Opening a connection takes {} on average")],
+    phrases: &[Phrase::figures(CONNECT_MEAN.name, "Opening a connection takes {} on average")],
     answers: &[CONNECT.name, FIRST_BYTE.name],
     // A retransmission costs 1 s and more; cookies cost microseconds, which a margin of 5 % tells apart.
     margin: 0.05,

@@ -115,7 +115,7 @@ fn idle(arms: &[&Arm]) -> Option<String> {
             number::percent(last)
         )));
     }
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     let share = arms.iter().map(|arm| (names.arm(arm), value(arm, IDLE_SHARE.name)));
     let mut shares: Vec<(String, f64)> =
         share.filter_map(|(name, share)| Some((name, share?))).collect();
@@ -132,7 +132,7 @@ fn idle(arms: &[&Arm]) -> Option<String> {
 
 /// Arms whose ports ran out.
 fn ran_out(arms: &[&Arm]) -> Option<String> {
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     let out = |arm: &&Arm| match Supply::from_arm(arm) {
         Some(Supply::RanOut(after)) => Some((names.with(arm), after)),
         _ => None,

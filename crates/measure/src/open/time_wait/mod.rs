@@ -129,8 +129,8 @@ pub(crate) const SPEC: Spec = Spec {
     histograms: &[&CONNECT_CPU, &CONNECT, &LATENCY, &LATENESS, &RTT],
     primary: CONNECT_CPU_PER_OP.name,
     phrases: &[
-        Phrase::of(CONNECT_CPU_PER_OP.name, "connect(2) takes {} of CPU per operation"),
-        Phrase::of(CONNECT_CPU_MEAN.name, "connect(2) takes {} of CPU"),
+        Phrase::figures(CONNECT_CPU_PER_OP.name, "connect(2) takes {} of CPU per operation"),
+        Phrase::figures(CONNECT_CPU_MEAN.name, "connect(2) takes {} of CPU"),
         Phrase::rate(
             RATE.name,
             "The rate is {}",

@@ -97,7 +97,7 @@ fn loaded(arms: &[&Arm]) -> Option<String> {
         let span = |arm: &Arm| span(arm).unwrap_or_default();
         span(a).total_cmp(&span(b))
     };
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     let (first, second, between) = match arms {
         [arm] => {
             let requests = plural(count(arm, &REQUESTS), "request");
@@ -121,7 +121,7 @@ fn slowest(arms: &[&Arm]) -> Option<String> {
     let is_held = |arm: &&&Arm| held(arm).is_some();
     let most = |arm: &Arm| arm.histograms.get(SPAN.name).and_then(|span| span.max);
     let (held, times) = (arms.iter().find(is_held)?, [most(a)?, most(b)?]);
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     Some(format!(
         "The slowest load took {} ({}) and {} ({}); with {}, all requests waited on one connection for lost \
          segments.",

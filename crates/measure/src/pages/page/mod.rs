@@ -150,8 +150,8 @@ pub(crate) const SPEC: Spec = Spec {
     histograms: &[&RTT, &SPAN],
     primary: SPAN_MEAN.name,
     phrases: &[
-        Phrase::of(SPAN_MEAN.name, "The page loads in {} on average"),
-        Phrase::of(NEXT_PAGE.name, "The next page loads in {} on average"),
+        Phrase::figures(SPAN_MEAN.name, "The page loads in {} on average"),
+        Phrase::figures(NEXT_PAGE.name, "The next page loads in {} on average"),
     ],
     answers: &[SPAN.name],
     // Nobody sees a page that is 2 % faster.

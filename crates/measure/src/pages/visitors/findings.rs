@@ -60,7 +60,7 @@ fn workers(arms: &[&Arm]) -> Option<String> {
         let visits = arm.own.site_visits.as_deref()?;
         Some(format!("{held:.0} of {}", number::count(visits.workers)))
     };
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     Some(match ends(arms, &WORKERS_BUSY)[..] {
         [] => return None,
         [(arm, held)] => {
@@ -96,7 +96,7 @@ fn failed(arms: &[&Arm]) -> Option<String> {
 
 /// The time that 95 % of the pages do not exceed.
 fn slow(arms: &[&Arm]) -> Option<String> {
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     Some(match ends(arms, &PAGE_P95)[..] {
         [] => return None,
         [(_, us)] => format!("95 % of the pages took at most {}.", number::time(us)),

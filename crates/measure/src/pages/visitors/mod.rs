@@ -131,7 +131,7 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&PAGE, &RTT],
     primary: PAGE_MEAN.name,
-    phrases: &[Phrase::of(PAGE_MEAN.name, "A page takes {} on average")],
+    phrases: &[Phrase::figures(PAGE_MEAN.name, "A page takes {} on average")],
     answers: &[PAGE.name],
     // Nobody sees a page that is 2 % faster.
     margin: 0.02,

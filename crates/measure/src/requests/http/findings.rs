@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::kit::compared::{failures, figures, headline};
-use crate::kit::conclusion::{
-    answer_of, enumerated, explain, explanations, first_sentence, step, value,
-};
+use crate::kit::conclusion::{answer_of, enumerated, explain, explanations, step, value};
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use serde_json::Value;
@@ -16,7 +14,7 @@ use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::http::status::reason;
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, PlaceKind, Summary};
-use tcptoll_core::units::{capital, plural};
+use tcptoll_core::units::{capital, first_sentence, plural};
 use tcptoll_core::verdict::bound;
 use tcptoll_core::verdict::names::Names;
 
@@ -41,7 +39,7 @@ fn answer(summary: &Summary) -> String {
     let cause = summary.causes.first().map(|cause| {
         let text = first_sentence(&cause.text);
         if measured.len() > 1 {
-            format!("{}: {text}", capital(&Names::of(&summary.arms).named(&cause.arm)))
+            format!("{}: {text}", capital(&Names::new(&summary.arms).named(&cause.arm)))
         } else {
             text.to_owned()
         }
@@ -124,7 +122,7 @@ fn rate_of(arm: &Arm, metric: &str) -> Option<String> {
 
 /// Open loop: what was due and what was sustained, before anything else.
 fn schedules(arms: &[&Arm]) -> Option<String> {
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     let scheduled: Vec<&Arm> =
         arms.iter().copied().filter(|arm| value(arm, "intended_per_s").is_some()).collect();
     let saturated: Vec<&Arm> =
@@ -242,7 +240,7 @@ fn cpu(arm: &Arm) -> Option<String> {
 
 /// The only one of several arms in which requests succeeded.
 fn only(arms: &[&Arm]) -> Option<String> {
-    let names = Names::of(arms.iter().copied());
+    let names = Names::new(arms.iter().copied());
     let mut all = arms.iter().filter(|arm| arm.ok > 0);
     let (arm, None) = (all.next()?, all.next()) else { return None };
     let rate = number::three(value(arm, "requests_per_s")?);
@@ -260,7 +258,7 @@ fn handshakes(summary: &Summary, arms: &[&Arm]) -> Option<String> {
         return None;
     }
     let is_compared = compares_tls(summary);
-    let names = Names::of(&summary.arms);
+    let names = Names::new(&summary.arms);
     let took: Vec<String> = arms
         .iter()
         .filter(|_| !is_compared)

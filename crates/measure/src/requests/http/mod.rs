@@ -159,8 +159,8 @@ pub(crate) const SPEC: Spec = Spec {
     primary: RATE.name,
     phrases: &[
         Phrase::rate(RATE.name, "The rate is {}", "answers {} as many requests/s as", "requests/s"),
-        Phrase::of(LATENCY_MEAN.name, "A request takes {} on average"),
-        Phrase::of("tls_us_mean", "A TLS handshake takes {} on average"),
+        Phrase::figures(LATENCY_MEAN.name, "A request takes {} on average"),
+        Phrase::figures("tls_us_mean", "A TLS handshake takes {} on average"),
     ],
     answers: &[LATENCY.name, CONNECT.name, FIRST_BYTE.name],
     margin: 0.02,

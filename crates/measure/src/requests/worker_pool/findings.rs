@@ -53,7 +53,7 @@ fn too_short(summary: &Summary) -> Option<String> {
          the round trip.",
         number::count(group.errors.values().sum::<u64>()),
         number::count(group.attempts),
-        Names::of(&summary.arms).arm(arm)
+        Names::new(&summary.arms).arm(arm)
     ))
 }
 
@@ -71,7 +71,7 @@ fn waiting(told: PoolArm<'_>) -> Option<String> {
 
 /// How long requests that never call the backend take, and how many workers wait.
 fn avalanche(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> String {
-    let names = Names::of(&summary.arms);
+    let names = Names::new(&summary.arms);
     let healthy = all.iter().copied().find(|told| told.pool.stalled_s.is_none());
     let both = healthy.and_then(|healthy| Some((healthy, healthy.local_us()?, stuck.local_us()?)));
     let waiting = waiting(stuck).map_or_else(String::new, |waiting| format!(": {waiting}"));
@@ -95,7 +95,7 @@ fn avalanche(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> Stri
 
 /// The latency of the other arms with a stall.
 fn others(summary: &Summary, all: &[PoolArm<'_>], stuck: PoolArm<'_>) -> Option<String> {
-    let names = Names::of(&summary.arms);
+    let names = Names::new(&summary.arms);
     // As of the arm that is stuck: during the stall where no arm is without one.
     let all_stall = all.iter().all(|told| told.pool.stalled_s.is_some());
     let latency = |told: &PoolArm<'_>| match told.slowed() {

@@ -128,7 +128,7 @@ pub(crate) const SPEC: Spec = Spec {
     ],
     histograms: &[&BACKEND_LATENCY, &LOCAL_LATENCY, &RTT],
     primary: LOCAL_LATENCY_MEAN.name,
-    phrases: &[Phrase::of(
+    phrases: &[Phrase::figures(
         LOCAL_LATENCY_MEAN.name,
         "Requests that never call the backend take {} on average",
     )],

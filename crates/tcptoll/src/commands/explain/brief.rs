@@ -3,14 +3,12 @@
 //! All of it stands in the section, under the headings that every section has. Each part gets as many whole sentences,
 //! items or rows as its lines hold.
 
-use tcptoll_show::TextStyle;
+use tcptoll_show::{SCREEN, TextStyle};
 
 use super::{Section, laid_out};
 use crate::commands::prose;
 use crate::screen;
 
-/// Lines of a page of 80 columns: a terminal of 24 has the prompt, too.
-const LINES: usize = 22;
 /// Where words begin beside a label.
 const INDENT: usize = 9;
 
@@ -89,7 +87,7 @@ pub(super) fn page(one: &Section, style: TextStyle) -> String {
     let (fix, count) = filled(&brief.fix, FIX, within);
     let undo = lines(&brief.undo_of(&brief.fix[..count]), UNDO);
     let left = |parts: &[&Vec<String>]| {
-        LINES.saturating_sub(FRAME + parts.iter().map(|lines| lines.len()).sum::<usize>())
+        SCREEN.saturating_sub(FRAME + parts.iter().map(|lines| lines.len()).sum::<usize>())
     };
     let check = brief.check(left(&[&see, &fix, &undo]), within);
     let room = left(&[&see, &fix, &undo, &check]);
@@ -349,7 +347,7 @@ mod tests {
         let style = TextStyle { colour: false, width: 80 };
         for one in SECTIONS.iter() {
             let page = page(one, style);
-            assert!(page.lines().count() <= LINES, "{} lines\n{page}", page.lines().count());
+            assert!(page.lines().count() <= SCREEN, "{} lines\n{page}", page.lines().count());
             assert!(page.starts_with(&format!("{}: ", one.name)), "{page}");
             assert!(page.contains("\nyou see  "), "{page}");
             // A run that was stopped needs none.
