@@ -10,6 +10,7 @@
 //! - [`page`]: what a browser loads and when, what came of it, and who visits.
 //! - [`stats`]: what the numbers allow one to say, without knowing what was measured.
 //! - [`experiment`]: what an experiment is described with: options, metrics, columns, causes.
+//! - [`finding`]: what is wrong, and what to change.
 //! - [`study`]: which arms of an experiment run, what is compared, and when a run has seen enough.
 //! - [`record`]: what is kept of a run; its names and shapes are a contract.
 //! - [`sheet`]: what there is to see of a run, a watch, an examination or a search.
@@ -19,6 +20,7 @@
 //! packet or once a request is `#[inline]`: it is compiled with the caller, and as well as the caller.
 
 pub mod experiment;
+pub mod finding;
 pub mod http;
 pub mod link;
 pub mod number;

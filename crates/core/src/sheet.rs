@@ -136,7 +136,7 @@ pub enum Part {
     /// A drawing.
     Picture(Picture),
     /// What is wrong, and what to change.
-    Finding(Box<Finding>),
+    Finding(Box<Article>),
     /// A list.
     Notes { notes: Vec<Note> },
     /// A list whose label a terminal has beside it, and a page over it if it casts doubt.
@@ -456,7 +456,7 @@ impl Table {
 
 /// What is wrong or to be said of a subject, with what to change.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Finding {
+pub struct Article {
     /// Where it stands on the page.
     pub anchor: String,
     /// `problem`, `warning`, `fix`.

@@ -5,7 +5,6 @@
 // On a host of the user's standard error may be gone, and these macros panic then.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
-pub mod diagnosis;
 pub mod doctor;
 pub mod metrics;
 pub mod watch;

@@ -7,7 +7,7 @@ use tcptoll_core::experiment::columns::FIGURES;
 use tcptoll_core::experiment::figures::SERVER_CPU;
 use tcptoll_core::record::{Advice, Arm, Cause, PlaceKind, Point, PointArm};
 use tcptoll_core::sheet::{
-    Align, Cell, Column, Finding, Forms, Note, Part, Parts, Room, Sheet, Table, Tone,
+    Align, Article, Cell, Column, Forms, Note, Part, Parts, Room, Sheet, Table, Tone,
 };
 use tcptoll_core::units::first_sentence;
 
@@ -320,16 +320,16 @@ impl Report<'_> {
     /// Causes with their evidence, advice with its price, warnings.
     fn findings(&mut self) {
         let run = self.run;
-        let mut found: Vec<Finding> = findings::causes(run).into_iter().map(cause).collect();
+        let mut found: Vec<Article> = findings::causes(run).into_iter().map(cause).collect();
         for one in &run.advice {
             // What to change stands with the first that it mends.
-            let mends = |found: &&mut Finding| found.id == one.cause && found.change.is_empty();
+            let mends = |found: &&mut Article| found.id == one.cause && found.change.is_empty();
             if let Some(found) = found.iter_mut().find(mends) {
                 fix(found, one, run);
                 continue;
             }
             let (severity, id) = ("fix".to_owned(), one.cause.clone());
-            let mut alone = Finding { severity, id, ..Finding::default() };
+            let mut alone = Article { severity, id, ..Article::default() };
             fix(&mut alone, one, run);
             found.push(alone);
         }
@@ -424,10 +424,10 @@ fn cpu_note(run: &Run, shown: &[columns::RunTable]) -> Option<String> {
     })
 }
 
-fn cause((cause, others): (&Cause, Option<String>)) -> Finding {
+fn cause((cause, others): (&Cause, Option<String>)) -> Article {
     let evidence = |(name, value): (&String, &Json)| [name.clone(), findings::plain(value)];
     let others = others.map(|others| ["others".to_owned(), others]);
-    Finding {
+    Article {
         severity: "cause".to_owned(),
         problem: true,
         id: cause.id.clone(),
@@ -435,12 +435,12 @@ fn cause((cause, others): (&Cause, Option<String>)) -> Finding {
         text: cause.text.clone(),
         evidence: cause.evidence.iter().map(evidence).chain(others).collect(),
         more: vec![["explain".to_owned(), format!("tcptoll explain {}", cause.id)]],
-        ..Finding::default()
+        ..Article::default()
     }
 }
 
 /// Adds what to change.
-fn fix(finding: &mut Finding, advice: &Advice, run: &Run) {
+fn fix(finding: &mut Article, advice: &Advice, run: &Run) {
     let Advice { change, cost, undo, proof, .. } = advice.clone();
     let proof = proof.map_or_else(
         || "not proven in this run".to_owned(),

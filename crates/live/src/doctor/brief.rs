@@ -5,7 +5,7 @@ use tcptoll_show::figures::plural;
 use tcptoll_show::{TextStyle, findings, first_that_fits, number, sheet};
 
 use super::{Examination, sentences};
-use crate::diagnosis::Diagnosis;
+use tcptoll_core::finding::Finding;
 
 /// Where words begin beside a label.
 const INDENT: usize = 12;
@@ -107,7 +107,7 @@ fn parts(
 /// A finding with its evidence, its fix and how to undo it.
 fn article(
     examination: &Examination,
-    one: &Diagnosis,
+    one: &Finding,
     provable: &[&str],
     check: Option<&str>,
     spared: usize,
@@ -124,7 +124,7 @@ fn article(
         Part::prose(2, &one.text, Tone::Strong),
         beside("evidence", &cut(&evidence.join(" · "), TWO_LINES)),
     ];
-    if let Some(fix) = &one.fix {
+    if let Some(fix) = one.fix() {
         parts.push(beside("fix", &fix.change));
         let commands = if spared < 5 { fix.commands.len() } else { 1 };
         // In one piece, so that they can be copied.
@@ -132,8 +132,8 @@ fn article(
         parts.extend(commands.map(|text| Part::line(format!("{:INDENT$}{text}", ""), Tone::Plain)));
     }
     parts.extend(check.filter(|_| spared < 6).map(|check| beside("check", &cut(check, TWO_LINES))));
-    if let Some(fix) = &one.fix {
-        let words = [("risk", &fix.risk), ("undo", &fix.undo)];
+    if let Some(fix) = one.fix() {
+        let words = [("risk", &fix.cost), ("undo", &fix.undo)];
         let words = words
             .into_iter()
             .filter(|(name, text)| !text.is_empty() && (*name == "undo" || spared < 4));
@@ -148,7 +148,7 @@ fn article(
 }
 
 /// Another finding.
-fn in_a_line(one: &Diagnosis) -> Part {
+fn in_a_line(one: &Finding) -> Part {
     let text = format!("{:<INDENT$}{} · {}", one.severity.word(), one.id, one.subject);
     Part::line(cut(&text, WIDTH), Tone::Plain)
 }
@@ -172,31 +172,32 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::{Fix, Severity};
     use crate::doctor::Machine;
+    use tcptoll_core::finding::{Remedy, Severity};
     use tcptoll_show::SCREEN;
 
-    fn finding(number: usize) -> Diagnosis {
+    fn finding(number: usize) -> Finding {
         let long =
             "A sentence of some length that says what is to be done about it and why it helps.";
         let evidence = (0..12).map(|n| (format!("evidence_of_kind_{n}"), n.into()));
-        Diagnosis {
+        Finding {
             id: "accept-queue-full".to_owned(),
             severity: if number < 2 { Severity::Problem } else { Severity::Warning },
             subject: format!("127.0.0.1:{}", 1900 + number),
             text: format!("{long} {long}")[..119].to_owned(),
             evidence: evidence.collect(),
-            fix: Some(Fix {
+            remedies: vec![Remedy {
                 change: format!("{long} {long} {long}"),
                 commands: vec!["sysctl -w net.core.somaxconn=4096".to_owned(); 4],
                 effect: long.to_owned(),
-                risk: format!("{long} {long}"),
+                cost: format!("{long} {long}"),
                 undo: format!("{long} {long}"),
-            }),
+                ..Remedy::default()
+            }],
         }
     }
 
-    fn page(findings: Vec<Diagnosis>) -> String {
+    fn page(findings: Vec<Finding>) -> String {
         let examination = Examination::new(&Machine::default(), None, findings);
         let check = "On the server, `ss -lnt` shows a Recv-Q above the Send-Q.";
         let style = TextStyle { colour: false, width: 80 };

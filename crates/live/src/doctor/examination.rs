@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Machine, Proof, ServerConfig};
-use crate::diagnosis::{Diagnosis, Severity};
 use crate::watch::{ListenerState, State};
+use tcptoll_core::finding::{Finding, Severity};
 use tcptoll_core::printable::line;
 use tcptoll_core::units::plural;
 
@@ -36,7 +36,7 @@ pub struct Examination {
     /// What was looked at, and what was not.
     pub examined: Examined,
     /// What is wrong, problems first.
-    pub findings: Vec<Diagnosis>,
+    pub findings: Vec<Finding>,
     /// What the lab showed of the findings, with `--prove`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,
@@ -95,7 +95,7 @@ pub struct NotExamined {
 
 impl Examination {
     /// What was seen of a machine, or of this namespace of it, and what is wrong with it.
-    pub fn new(machine: &Machine, netns: Option<&str>, findings: Vec<Diagnosis>) -> Self {
+    pub fn new(machine: &Machine, netns: Option<&str>, findings: Vec<Finding>) -> Self {
         let state = &machine.state;
         let listed = was_listed(state);
         let time_wait = state.states.get("TIME-WAIT").copied().unwrap_or(0);

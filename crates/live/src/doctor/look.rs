@@ -14,11 +14,11 @@ use tcptoll_lab::observe::read_sysctl;
 use super::neighbours::{Forgets, Held, KeepAlive, Neighbours, Routes, forgets};
 use super::rules::SYSCTLS;
 use super::{Machine, Neighbour, Opening, StandingQueue, servers};
-use crate::diagnosis::Diagnosis;
 use crate::watch::diagnoses::DIAGNOSES_MAX;
 use crate::watch::diagnoses::queues::{FULL, UNKNOWN};
 use crate::watch::reader::{NamespaceReader, Options, is_root, new_history};
 use crate::watch::{History, Look, Standing, State, diagnoses};
+use tcptoll_core::finding::Finding;
 
 /// Time between two looks; of a short examination, a quarter of it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -211,7 +211,7 @@ const SOCKETS_MAX: usize = 8_192;
 #[derive(Debug, Default)]
 pub(super) struct StateSums {
     looks: u32,
-    found: BTreeMap<(String, String), Diagnosis>,
+    found: BTreeMap<(String, String), Finding>,
     /// By inode: a socket that is made anew is another.
     queues: BTreeMap<u64, Queue>,
     /// Ports in use and in TIME-WAIT by destination, of each dump of all sockets.
@@ -294,7 +294,7 @@ impl StateSums {
     }
 
     /// The stronger of two of the same name and subject stays; of equals the later.
-    fn name(&mut self, one: &Diagnosis) {
+    fn name(&mut self, one: &Finding) {
         let key = (one.id.clone(), one.subject.clone());
         match self.found.get(&key) {
             Some(known) if known.severity < one.severity => {}
@@ -320,7 +320,7 @@ impl StateSums {
         for one in &of_whole {
             self.name(one);
         }
-        let mut found: Vec<Diagnosis> = std::mem::take(&mut self.found).into_values().collect();
+        let mut found: Vec<Finding> = std::mem::take(&mut self.found).into_values().collect();
         // One look may tell which listener it was where another one does not.
         if found.iter().any(|one| one.id == FULL && one.subject != UNKNOWN) {
             found.retain(|one| one.id != FULL || one.subject != UNKNOWN);
@@ -388,8 +388,8 @@ pub(super) struct Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::Severity;
     use crate::watch::{DestinationState, ListenerState, Rates};
+    use tcptoll_core::finding::Severity;
 
     #[test]
     fn a_setting_that_changed_meanwhile_is_noted_with_both_values() {
@@ -419,18 +419,18 @@ mod tests {
         assert_eq!(asked.get(), 3);
     }
 
-    fn diagnosis(id: &str, subject: &str, severity: Severity, figure: u32) -> Diagnosis {
-        Diagnosis {
+    fn diagnosis(id: &str, subject: &str, severity: Severity, figure: u32) -> Finding {
+        Finding {
             id: id.into(),
             severity,
             subject: subject.into(),
             text: figure.to_string(),
             evidence: [("figure".to_owned(), figure.into())].into(),
-            fix: None,
+            remedies: Vec::new(),
         }
     }
 
-    fn state(at_s: f64, diagnoses: Vec<Diagnosis>) -> State {
+    fn state(at_s: f64, diagnoses: Vec<Finding>) -> State {
         State { at_s, diagnoses, ..State::default() }
     }
 

@@ -31,7 +31,7 @@ use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Comparison, Summary, Verdict};
 use tcptoll_core::study::Study;
 
-use crate::diagnosis::Diagnosis;
+use tcptoll_core::finding::Finding;
 
 /// A finding, re-created in the lab.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -258,7 +258,7 @@ impl Template {
     }
 
     /// Whether this is how to re-create a finding.
-    pub fn fits(&self, finding: &Diagnosis) -> bool {
+    pub fn fits(&self, finding: &Finding) -> bool {
         let has = |(name, wanted): (&String, &Value)| finding.evidence.get(name) == Some(wanted);
         let mostly = self.mostly.as_ref().is_none_or(|[part, all]| {
             let both = number(finding, part).zip(number(finding, all));
@@ -270,7 +270,7 @@ impl Template {
     /// The study, with the finding's figures.
     ///
     /// Errors: why the lab cannot hold it, or what is wrong with the template.
-    pub fn fill(&self, finding: &Diagnosis) -> Result<Filled, String> {
+    pub fn fill(&self, finding: &Finding) -> Result<Filled, String> {
         let Some(study) = &self.study else {
             return Err(self.cannot.clone().unwrap_or_default());
         };
@@ -297,13 +297,13 @@ impl Template {
 }
 
 /// Evidence that is a number.
-fn number(finding: &Diagnosis, name: &str) -> Option<f64> {
+fn number(finding: &Finding, name: &str) -> Option<f64> {
     finding.evidence.get(name)?.as_f64().filter(|one| one.is_finite())
 }
 
 impl Take {
     /// The figure for the lab, and what it stands for where that is another one.
-    fn figure(&self, finding: &Diagnosis) -> (u32, Option<String>) {
+    fn figure(&self, finding: &Finding) -> (u32, Option<String>) {
         let found = self.evidence.iter().find_map(|name| number(finding, name));
         let whole = self.share_of.as_ref().map_or(Some(1.0), |name| number(finding, name));
         let Some((found, whole)) = found.zip(whole.filter(|whole| *whole > 0.0)) else {
@@ -350,7 +350,7 @@ mod tests {
     use tcptoll_core::experiment::figures::{CONNECT_MEAN, CONNECTIONS_RATE, IN_FLIGHT};
 
     use super::*;
-    use crate::diagnosis::Severity;
+    use tcptoll_core::finding::Severity;
 
     const SAMPLE: Spec = Spec {
         name: "sample",
@@ -457,14 +457,14 @@ mod tests {
     against = "as it is"
     "#;
 
-    fn finding(limit: Value) -> Diagnosis {
-        Diagnosis {
+    fn finding(limit: Value) -> Finding {
+        Finding {
             id: "queue-short".into(),
             severity: Severity::Problem,
             subject: "10.0.0.7:80".into(),
             text: "it is full".into(),
             evidence: BTreeMap::from([("limit".to_owned(), limit)]),
-            fix: None,
+            remedies: Vec::new(),
         }
     }
 
@@ -502,7 +502,7 @@ mod tests {
         let text = TEXT.replace("differs", "when = { limit = 16 }\ndiffers");
         let template = Template::from_toml(&text).unwrap();
         assert!(template.fits(&finding(16.into())) && !template.fits(&finding(17.into())));
-        let other = Diagnosis { id: "other".into(), ..finding(16.into()) };
+        let other = Finding { id: "other".into(), ..finding(16.into()) };
         assert!(!template.fits(&other));
     }
 

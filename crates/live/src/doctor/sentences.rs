@@ -6,7 +6,7 @@ use tcptoll_show::figures::plural;
 use tcptoll_show::{findings, number};
 
 use super::{Examination, NotExamined, ProofVerdict, ServerConfig};
-use crate::diagnosis::{Diagnosis, counted};
+use tcptoll_core::finding::{Finding, counted};
 
 /// Reasons that are shown of one part that was not examined.
 const REASONS_MAX: usize = 3;
@@ -14,7 +14,7 @@ const REASONS_MAX: usize = 3;
 pub(super) const PROGRAMS: &str = "nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB";
 
 /// The evidence of a diagnosis: names and values.
-pub(super) fn evidence(diagnosis: &Diagnosis) -> Vec<[String; 2]> {
+pub(super) fn evidence(diagnosis: &Finding) -> Vec<[String; 2]> {
     diagnosis.evidence.iter().map(|(name, value)| [name.clone(), shown(name, value)]).collect()
 }
 

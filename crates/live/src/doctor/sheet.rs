@@ -1,7 +1,7 @@
 //! An examination as a sheet: what was looked at, what is wrong, what to type; then every listener and setting.
 
 use tcptoll_core::sheet::{
-    Align, Cell, Column, Finding, Forms, Note, Part, Parts, Row, Sheet, Table, Tone,
+    Align, Article, Cell, Column, Forms, Note, Part, Parts, Row, Sheet, Table, Tone,
 };
 use tcptoll_core::units::{host_port, text_size};
 use tcptoll_show::{findings, number};
@@ -9,8 +9,8 @@ use tcptoll_show::{findings, number};
 use super::{
     Buffers, Examination, Listen, Proof, ProofVerdict, ServerConfig, Sourced, Upstream, sentences,
 };
-use crate::diagnosis::{self, Diagnosis};
 use crate::watch::ListenerState;
+use tcptoll_core::finding::{self, Finding};
 
 /// Where words begin beside a label.
 const INDENT: usize = 14;
@@ -108,13 +108,13 @@ fn names(examination: &Examination) -> Vec<String> {
 }
 
 /// `at`: the how many-th it is; `provable`: whether the lab can re-create it.
-fn finding(examination: &Examination, one: &Diagnosis, at: usize, provable: bool) -> Finding {
+fn finding(examination: &Examination, one: &Finding, at: usize, provable: bool) -> Article {
     let mut proofs = examination.proofs.iter();
     let proof = proofs.find(|proof| proof.finding == one.id && proof.subject == one.subject);
     let proof =
         proof.map(|proof| [sentences::verdict(proof.verdict).to_owned(), proof.text.clone()]);
     let about = [&one.id, &one.subject, &one.text];
-    let mut finding = diagnosis::article(one.severity, about, one.fix.as_ref());
+    let mut finding = finding::article(one.severity, about, one.fix());
     finding.anchor = format!("finding-{at}");
     finding.evidence = sentences::evidence(one);
     finding.proof = proof;

@@ -3,11 +3,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::diagnosis::Diagnosis;
-use crate::diagnosis::Severity;
 use crate::watch::{
     Counted, DestinationState, Limits, ListenerState, LookCost, Process, Totals, diagnoses,
 };
+use tcptoll_core::finding::Finding;
+use tcptoll_core::finding::Severity;
 
 /// A name that would steer a terminal, end a label or begin a line.
 const HOSTILE: &str = "\u{1b}[2J\"} 1\n# EOF\n\\ \u{202e}x";
@@ -36,14 +36,14 @@ fn destination(address: &str, ports_in_use: u32) -> DestinationState {
     }
 }
 
-fn diagnosis(id: &str, severity: Severity, subject: &str) -> Diagnosis {
-    Diagnosis {
+fn diagnosis(id: &str, severity: Severity, subject: &str) -> Finding {
+    Finding {
         id: id.to_owned(),
         severity,
         subject: subject.to_owned(),
         text: "It is so".to_owned(),
         evidence: BTreeMap::from([("figure".to_owned(), json!(1))]),
-        fix: None,
+        remedies: Vec::new(),
     }
 }
 

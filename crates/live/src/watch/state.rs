@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tcptoll_core::tcp::counters::Counters;
 
 use super::look::{Counted, Limits, LookCost, Process};
-use crate::diagnosis::Diagnosis;
+use tcptoll_core::finding::Finding;
 
 /// The state of a namespace over one interval. `watch --once --format json` prints one.
 ///
@@ -26,7 +26,7 @@ pub struct State {
     pub uptime_s: f64,
     /// What is wrong, problems first. One whose evidence ended stays for some seconds, with
     /// `ended_s_ago` in its evidence.
-    pub diagnoses: Vec<Diagnosis>,
+    pub diagnoses: Vec<Finding>,
     /// Diagnoses that there was no room for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub diagnoses_left_out: u64,

@@ -2,7 +2,7 @@ use std::mem::size_of;
 
 use super::history::LOOKS_MAX;
 use super::*;
-use crate::diagnosis::Diagnosis;
+use tcptoll_core::finding::Finding;
 use tcptoll_core::tcp::counters::Counters;
 
 /// Every counter that a rate needs, as far as it is not named: 0.
@@ -244,11 +244,11 @@ fn bytes(state: &State) -> usize {
     let listener = |one: &ListenerState| {
         text(&one.address) + one.process.as_ref().map_or(0, |process| text(&process.name))
     };
-    let diagnosis = |one: &Diagnosis| {
-        let fix = one.fix.as_ref().map_or(0, |fix| {
+    let diagnosis = |one: &Finding| {
+        let fix = one.fix().map_or(0, |fix| {
             let commands: usize =
                 fix.commands.iter().map(|line| size_of::<String>() + text(line)).sum();
-            text(&fix.change) + commands + text(&fix.effect) + text(&fix.risk) + text(&fix.undo)
+            text(&fix.change) + commands + text(&fix.effect) + text(&fix.cost) + text(&fix.undo)
         });
         let keys: usize = one.evidence.keys().map(|key| text(key)).sum();
         text(&one.id)
@@ -265,7 +265,7 @@ fn bytes(state: &State) -> usize {
         + state.listeners.iter().map(listener).sum::<usize>()
         + state.destinations.capacity() * size_of::<DestinationState>()
         + state.destinations.iter().map(|one| text(&one.address)).sum::<usize>()
-        + state.diagnoses.capacity() * size_of::<Diagnosis>()
+        + state.diagnoses.capacity() * size_of::<Finding>()
         + state.diagnoses.iter().map(diagnosis).sum::<usize>()
         + map::<String, u64>(state.states.len())
         + state.states.keys().map(|name| text(name)).sum::<usize>()

@@ -10,7 +10,7 @@ use minijinja::value::{Serde, Value};
 use minijinja::{Environment, Output, State, context};
 use serde::Serialize;
 use tcptoll_core::printable;
-use tcptoll_core::sheet::{Arm, Finding, Forms, Part, Parts, Picture, Sheet, Table};
+use tcptoll_core::sheet::{Arm, Article, Forms, Part, Parts, Picture, Sheet, Table};
 
 use crate::clean;
 use crate::clean::keep_units;
@@ -125,8 +125,8 @@ fn part(one: &Part) -> Value {
     context! { kind, markup => Value::from_safe_string(markup) }
 }
 
-fn finding(one: &Finding) -> Value {
-    let safe = |some: bool, markup: fn(&Finding) -> String| {
+fn finding(one: &Article) -> Value {
+    let safe = |some: bool, markup: fn(&Article) -> String| {
         some.then(|| Value::from_safe_string(markup(one)))
     };
     let evidence = safe(!one.evidence.is_empty(), |one| {

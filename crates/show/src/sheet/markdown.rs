@@ -1,6 +1,6 @@
 //! A sheet as GitHub-flavoured Markdown, to paste into an issue.
 
-use tcptoll_core::sheet::{Align, Column, Finding, Forms, Note, Part, Room, Row, Sheet, Table};
+use tcptoll_core::sheet::{Align, Article, Column, Forms, Note, Part, Room, Row, Sheet, Table};
 
 use crate::clean::{line, lines};
 
@@ -117,8 +117,8 @@ fn said(note: &Note) -> String {
     if note.command.is_empty() { text } else { format!("{text} To examine: {}", note.command) }
 }
 
-fn finding(page: &mut String, one: &Finding) {
-    let Finding { severity, id, subject, text, change, .. } = one;
+fn finding(page: &mut String, one: &Article) {
+    let Article { severity, id, subject, text, change, .. } = one;
     let subject = if subject.is_empty() { String::new() } else { format!(" of {subject}") };
     let text = if text.is_empty() { String::new() } else { format!(": {text}") };
     paragraph(page, &format!("{severity} {id}{subject}{text}"));

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use pulldown_cmark::{Event, Options, Parser, Tag};
 use scraper::Html;
 use tcptoll_core::sheet::{
-    Align, Arm, Cell, Column, Finding, Forms, Note, Part, Picture, Room, Row, Sheet, Table, Tone,
+    Align, Arm, Article, Cell, Column, Forms, Note, Part, Picture, Room, Row, Sheet, Table, Tone,
 };
 
 use super::{html, markdown, parts, text};
@@ -76,7 +76,7 @@ fn every_part(text: &str) -> Sheet {
     svg.close();
     svg.close_link();
     let finding = |anchor, problem| {
-        Part::Finding(Box::new(Finding {
+        Part::Finding(Box::new(Article {
             anchor: t(anchor),
             severity: t("severity"),
             problem,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use tcptoll_core::sheet::{
-    Align, Cell, Finding, Forms, Note, Part, Parts, Room, Row, Sheet, Table, Tone,
+    Align, Article, Cell, Forms, Note, Part, Parts, Room, Row, Sheet, Table, Tone,
 };
 
 use super::layout::{LaidColumn, Lines, lay_out};
@@ -320,7 +320,7 @@ fn cell(cell: &Cell, room: usize, with_unit: bool) -> String {
     shorten(&parts.collect::<Vec<_>>().join(" "), CELL_MAX)
 }
 
-fn finding(page: &mut TextPage, one: &Finding) {
+fn finding(page: &mut TextPage, one: &Article) {
     let tone = if one.problem { Tone::Bad } else { Tone::Doubt };
     let word = format!("{:<LABEL$}", line(&one.severity));
     let about = [&one.id, &one.subject].map(|text| line(text));

@@ -17,8 +17,8 @@ use signal_hook::consts::SIGTERM;
 
 use crate::exit::{Status, say};
 use crate::output;
+use tcptoll_core::finding::Finding;
 use tcptoll_lab::lab::Interrupt;
-use tcptoll_live::diagnosis::Diagnosis;
 use tcptoll_live::doctor::{Filled, Proof, ProofVerdict, Template, failures, judge, prove_command};
 use tcptoll_measure::experiments::SPECS;
 use tcptoll_measure::runner::{Run, Schedule};
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What is to be proven.
 #[derive(Serialize, Deserialize)]
 struct Request {
-    findings: Vec<Diagnosis>,
+    findings: Vec<Finding>,
     /// The network namespace in which they were found, if another one was asked for.
     netns: Option<String>,
     quiet: bool,
@@ -69,7 +69,7 @@ impl Prover {
     /// When `stopped` says so it ends with the proofs so far.
     pub(super) fn prove(
         mut self,
-        findings: &[Diagnosis],
+        findings: &[Finding],
         which: &str,
         netns: Option<&str>,
         quiet: bool,
@@ -137,8 +137,8 @@ fn line(from: &mut impl BufRead) -> anyhow::Result<Option<String>> {
 }
 
 /// Of each name the first: it is the most pressing one.
-fn chosen(findings: &[Diagnosis], which: &str) -> Vec<Diagnosis> {
-    let mut chosen: Vec<Diagnosis> = Vec::new();
+fn chosen(findings: &[Finding], which: &str) -> Vec<Finding> {
+    let mut chosen: Vec<Finding> = Vec::new();
     for one in findings {
         let wanted = which == ALL || one.id == which;
         if wanted && !chosen.iter().any(|known| known.id == one.id) {
@@ -180,7 +180,7 @@ pub(crate) fn serve() -> anyhow::Result<Status> {
 }
 
 /// What the lab shows of a finding; why there is no verdict is part of it.
-fn prove(finding: &Diagnosis, request: &Request, interrupt: &Interrupt) -> Proof {
+fn prove(finding: &Finding, request: &Request, interrupt: &Interrupt) -> Proof {
     let begun = Instant::now();
     let mut proof =
         Proof { finding: finding.id.clone(), subject: finding.subject.clone(), ..Proof::default() };
@@ -290,7 +290,7 @@ fn all() -> impl Iterator<Item = anyhow::Result<Template>> {
 }
 
 /// How to re-create a finding; none: nobody has thought of it.
-pub(super) fn find(finding: &Diagnosis) -> anyhow::Result<Option<Template>> {
+pub(super) fn find(finding: &Finding) -> anyhow::Result<Option<Template>> {
     all().find(|one| one.as_ref().map_or(true, |template| template.fits(finding))).transpose()
 }
 
@@ -308,18 +308,18 @@ mod tests {
     use serde_json::json;
 
     use tcptoll_core::experiment::spec::Better;
-    use tcptoll_live::diagnosis::Severity;
+    use tcptoll_core::finding::Severity;
     use tcptoll_live::doctor::rules::ids;
     use tcptoll_measure::experiments;
 
-    fn finding(id: &str, subject: &str) -> Diagnosis {
-        Diagnosis {
+    fn finding(id: &str, subject: &str) -> Finding {
+        Finding {
             id: id.into(),
             severity: Severity::Problem,
             subject: subject.into(),
             text: String::new(),
             evidence: std::collections::BTreeMap::new(),
-            fix: None,
+            remedies: Vec::new(),
         }
     }
 
@@ -344,7 +344,7 @@ mod tests {
     }
 
     /// A finding with evidence of every kind that a template takes.
-    fn finding_with(id: &str, figure: u64) -> Diagnosis {
+    fn finding_with(id: &str, figure: u64) -> Finding {
         let evidence = [
             ("accept_queue_limit", json!(figure)),
             ("backlog", json!(figure.saturating_mul(4))),
@@ -353,13 +353,13 @@ mod tests {
             ("time_wait", json!(figure / 10 * 9)),
             ("tcp_syncookies", json!(0)),
         ];
-        Diagnosis {
+        Finding {
             id: id.into(),
             severity: Severity::Problem,
             subject: "10.0.0.7:80".into(),
             text: "it is so".into(),
             evidence: evidence.map(|(name, value)| (name.to_owned(), value)).into(),
-            fix: None,
+            remedies: Vec::new(),
         }
     }
 
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_lasting_overload_is_proven_with_a_server_that_accepts_faster() {
-        let arms = |finding: &Diagnosis| -> Vec<String> {
+        let arms = |finding: &Finding| -> Vec<String> {
             let study = find(finding).unwrap().unwrap().fill(finding).unwrap().study;
             study.arms().unwrap().into_iter().map(|arm| arm.name).collect()
         };
@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_finding_that_nobody_knows_has_no_template() {
-        let unknown = Diagnosis { evidence: BTreeMap::new(), ..finding_with("no-such-fault", 1) };
+        let unknown = Finding { evidence: BTreeMap::new(), ..finding_with("no-such-fault", 1) };
         assert!(find(&unknown).unwrap().is_none());
         assert_eq!(why_not("no-such-fault"), None);
     }

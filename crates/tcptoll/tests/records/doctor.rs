@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity};
+use tcptoll_core::finding::{Finding, Remedy, Severity};
 use tcptoll_live::doctor::{
     ConfigPosition, Examination, Listen, Machine, Program, Proof, ProofVerdict, ServerConfig,
     Sourced, Upstream, brief, examination_sheet, proof_parts,
@@ -78,18 +78,18 @@ fn machine() -> Machine {
     machine
 }
 
-fn finding(id: &str, severity: Severity, subject: &str, text: &str, evidence: &Value) -> Diagnosis {
-    Diagnosis {
+fn finding(id: &str, severity: Severity, subject: &str, text: &str, evidence: &Value) -> Finding {
+    Finding {
         id: id.to_owned(),
         severity,
         subject: subject.to_owned(),
         text: text.to_owned(),
         evidence: serde_json::from_value(evidence.clone()).unwrap(),
-        fix: None,
+        remedies: Vec::new(),
     }
 }
 
-fn three() -> Vec<Diagnosis> {
+fn three() -> Vec<Finding> {
     let mut full = finding(
         "accept-queue-full",
         Severity::Problem,
@@ -97,14 +97,15 @@ fn three() -> Vec<Diagnosis> {
         "214 overflows/s at 0.0.0.0:6379: accept queue full, 129 of 128",
         &json!({"overflows_per_s": 214.0, "accept_queue_limit": 128, "pid": 4711}),
     );
-    full.fix = Some(Fix {
+    full.remedies = vec![Remedy {
         change: "Raise the application's backlog, which limits the queue to 128.".to_owned(),
         commands: vec!["tcp-backlog 4096".to_owned(), "systemctl restart redis-server".to_owned()],
         effect: "The queue holds 4,097 connections.".to_owned(),
-        risk: "A server that accepts too slowly fills any queue, and clients wait longer."
+        cost: "A server that accepts too slowly fills any queue, and clients wait longer."
             .to_owned(),
         undo: "Set the former backlog (the limit was 128).".to_owned(),
-    });
+        ..Remedy::default()
+    }];
     let mut race = finding(
         "close-race",
         Severity::Warning,
@@ -112,11 +113,11 @@ fn three() -> Vec<Diagnosis> {
         "Apache closes idle connections after 5 s; nginx reuses them for 60 s (app)",
         &json!({"proxy_configured_at": "/etc/nginx/nginx.conf:10", "proxy_idle_timeout_s": 60.0}),
     );
-    race.fix = Some(Fix {
+    race.remedies = vec![Remedy {
         change: "Let Apache keep idle connections for longer than nginx.".to_owned(),
         commands: vec!["KeepAliveTimeout 70".to_owned()],
-        ..Fix::default()
-    });
+        ..Remedy::default()
+    }];
     let lost = finding(
         "retransmissions",
         Severity::Warning,

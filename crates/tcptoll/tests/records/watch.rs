@@ -94,7 +94,7 @@ fn hostile() -> Review {
     let evil = || EVIL.to_owned();
     let episode = Episode {
         id: evil(),
-        severity: tcptoll_live::diagnosis::Severity::Problem,
+        severity: tcptoll_core::finding::Severity::Problem,
         subject: evil(),
         text: evil(),
         from_s: 1.0,
@@ -102,12 +102,13 @@ fn hostile() -> Review {
         active_s: 2.0,
         worst_at_s: 3.0,
         ongoing: false,
-        fix: Some(tcptoll_live::diagnosis::Fix {
+        fix: Some(tcptoll_core::finding::Remedy {
             change: evil(),
             commands: vec![evil()],
             effect: evil(),
-            risk: evil(),
+            cost: evil(),
             undo: evil(),
+            ..tcptoll_core::finding::Remedy::default()
         }),
     };
     let process = Some(Process { pid: 1, name: evil() });

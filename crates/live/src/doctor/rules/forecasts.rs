@@ -6,12 +6,12 @@ use tcptoll_core::number;
 use tcptoll_core::units::host_port;
 
 use super::{CONNTRACK_FILLS, PORT_RANGE_TOO_SMALL, TW_REUSE_LOOPBACK_ONLY};
-use crate::diagnosis::{Diagnosis, Severity};
 use crate::doctor::{Machine, Opening};
 use crate::watch::DestinationState;
 use crate::watch::diagnoses::host::{TRACKED, TRACKED_SUBJECT};
 use crate::watch::diagnoses::ports::{SCARCE, SLOW, fix};
 use crate::watch::diagnoses::{evidence, rounded, sysctl};
+use tcptoll_core::finding::{Finding, Severity};
 
 /// `TCP_TIMEWAIT_LEN`, s: a constant of the kernel.
 const TIME_WAIT_S: f64 = 60.0;
@@ -27,7 +27,7 @@ fn is_reported(machine: &Machine, id: &str, subject: &str) -> bool {
 }
 
 /// Connections to one destination end in TIME-WAIT here, at a rate that needs more ports than there are.
-pub(super) fn range_too_small(machine: &Machine) -> Vec<Diagnosis> {
+pub(super) fn range_too_small(machine: &Machine) -> Vec<Finding> {
     let limits = &machine.state.limits;
     let Some(range) = limits.local_ports.filter(|range| *range > 0) else { return Vec::new() };
     let forecast = |opening: &Opening| {
@@ -60,20 +60,20 @@ pub(super) fn range_too_small(machine: &Machine) -> Vec<Diagnosis> {
             ("active_opens_per_s", rates.map(|rates| rounded(rates.active_opens_per_s))),
             ("tcp_tw_reuse", limits.tw_reuse.map(Into::into)),
         ]);
-        Some(Diagnosis {
+        Some(Finding {
             id: PORT_RANGE_TOO_SMALL.into(),
             severity: Severity::Warning,
             subject: opening.to.clone(),
             text,
             evidence,
-            fix: Some(fix(limits.tw_reuse, range, true)),
+            remedies: vec![fix(limits.tw_reuse, range, true)],
         })
     };
     machine.openings.iter().filter_map(forecast).collect()
 }
 
 /// The default of `tcp_tw_reuse` helps loopback only, and ports in TIME-WAIT run short elsewhere.
-pub(super) fn reuse_on_loopback_only(machine: &Machine) -> Vec<Diagnosis> {
+pub(super) fn reuse_on_loopback_only(machine: &Machine) -> Vec<Finding> {
     let limits = &machine.state.limits;
     let Some(range) = limits.local_ports.filter(|_| limits.tw_reuse == Some(2)) else {
         return Vec::new();
@@ -109,13 +109,13 @@ pub(super) fn reuse_on_loopback_only(machine: &Machine) -> Vec<Diagnosis> {
         "A port in TIME-WAIT is free for a new connection after 1 s, not 60 s.",
         "Both hosts need TCP timestamps: nothing else distinguishes old segments from new ones.",
     );
-    vec![Diagnosis {
+    vec![Finding {
         id: TW_REUSE_LOOPBACK_ONLY.into(),
         severity: Severity::Warning,
         subject: REUSE.into(),
         text,
         evidence,
-        fix: Some(fix),
+        remedies: vec![fix],
     }]
 }
 
@@ -123,7 +123,7 @@ const TIMEOUT: &str = "net.netfilter.nf_conntrack_tcp_timeout_time_wait";
 
 /// A closed connection keeps its entry for the time-out of TIME-WAIT: at a steady rate the table
 /// comes to hold rate × time-out entries.
-pub(super) fn conntrack_fills(machine: &Machine) -> Vec<Diagnosis> {
+pub(super) fn conntrack_fills(machine: &Machine) -> Vec<Finding> {
     let state = &machine.state;
     // A table that is nearly full has its own diagnosis.
     if state.diagnoses.iter().any(|one| one.id == TRACKED) {
@@ -165,13 +165,13 @@ pub(super) fn conntrack_fills(machine: &Machine) -> Vec<Diagnosis> {
         "An entry takes about 320 bytes. Raise net.netfilter.nf_conntrack_buckets too, or lookups slow down.",
     );
     fix.commands.push(format!("# or: sysctl -w {TIMEOUT}=30"));
-    vec![Diagnosis {
+    vec![Finding {
         id: CONNTRACK_FILLS.into(),
         severity: Severity::Warning,
         subject: TRACKED_SUBJECT.into(),
         text,
         evidence,
-        fix: Some(fix),
+        remedies: vec![fix],
     }]
 }
 

@@ -7,17 +7,17 @@ use tcptoll_core::number;
 
 use super::servers::{at_text, behind, known, restart, seconds, short};
 use super::{CLOSE_RACE, KEEPALIVE_BEYOND_NAT, UPSTREAM_NOT_REUSED};
-use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::doctor::neighbours::{Forgets, forgets};
 use crate::doctor::{Listen, Machine, Neighbour, Program, ServerConfig, Sourced, Upstream};
 use crate::watch::diagnoses::{evidence, rounded, sysctl};
+use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 /// How much longer than the proxy a server is to keep an idle connection, s.
 const RESERVE_S: f64 = 10.0;
 
 /// A server that closes idle connections before, or just when, its proxy gives them up.
-pub(super) fn close_race(machine: &Machine) -> Vec<Diagnosis> {
-    let mut found: Vec<Diagnosis> = Vec::new();
+pub(super) fn close_race(machine: &Machine) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
     for proxy in known(machine) {
         for upstream in &proxy.upstreams {
             let Some(idle) = idle_time(proxy, upstream) else { continue };
@@ -91,7 +91,7 @@ struct Ends<'m> {
     listen: &'m Listen,
 }
 
-fn race(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> Diagnosis {
+fn race(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> Finding {
     let Ends { proxy, upstream, target, server, listen } = ends;
     let (front, back) = (proxy.program.name(), server.program.name());
     let reuse =
@@ -113,17 +113,17 @@ fn race(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> D
         ("server_keepalive_timeout_s", Some(rounded(closes.value))),
         ("server_configured_at", Some(at_text(closes).into())),
     ]);
-    Diagnosis {
+    Finding {
         id: CLOSE_RACE.into(),
         severity: Severity::Warning,
         subject: format!("{front} → {}", short(target)),
         text,
         evidence,
-        fix: Some(race_fix(ends, closes, idle)),
+        remedies: vec![race_fix(ends, closes, idle)],
     }
 }
 
-fn race_fix(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> Fix {
+fn race_fix(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> Remedy {
     let Ends { proxy, server, target, .. } = ends;
     let (front, back) = (proxy.program.name(), server.program.name());
     let undo = "Set the former time, and reload again.".to_owned();
@@ -132,17 +132,18 @@ fn race_fix(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) 
     );
     let Some(idle) = idle else {
         let ttl = seconds((closes.value / 2.0).floor().max(1.0));
-        return Fix {
+        return Remedy {
             change: format!("Let {front} drop idle connections before {back} closes them, with ttl."),
             commands: vec![
                 format!("ProxyPass … http://{} ttl={ttl}", short(target)),
                 restart(proxy).replace("restart", "reload"),
             ],
             effect,
-            risk: "More connections are opened. ttl has no effect with mpm_prefork: use disablereuse=on there."
+            cost: "More connections are opened. ttl has no effect with mpm_prefork: use disablereuse=on there."
                 .to_owned(),
             undo,
-        };
+..Remedy::default()
+};
     };
     let longer = seconds(idle.value + RESERVE_S);
     let setting = match server.program {
@@ -162,21 +163,22 @@ fn race_fix(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) 
     } else {
         String::new()
     };
-    Fix {
+    Remedy {
         change: format!("Let {back} keep idle connections for longer than {front}.{alternative}"),
         commands: vec![setting, restart(server).replace("restart", "reload")],
         effect,
-        risk: format!(
+        cost: format!(
             "{back} keeps idle connections of all its clients for longer. Each takes memory, and with Apache prefork \
              a process."
         ),
         undo,
+        ..Remedy::default()
     }
 }
 
 /// nginx keeps idle connections to its upstream, and each request closes the one it used.
-pub(super) fn not_reused(machine: &Machine) -> Vec<Diagnosis> {
-    let mut found: Vec<Diagnosis> = Vec::new();
+pub(super) fn not_reused(machine: &Machine) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
     for proxy in known(machine).filter(|one| one.program == Program::Nginx) {
         for upstream in &proxy.upstreams {
             // Who only left the default on has not asked for reuse.
@@ -202,7 +204,7 @@ fn wasted(
     upstream: &Upstream,
     keeps: &Sourced<u64>,
     reuses: &Sourced<bool>,
-) -> Diagnosis {
+) -> Finding {
     let why = if upstream.fastcgi {
         "fastcgi_keep_conn is off"
     } else {
@@ -226,25 +228,26 @@ fn wasted(
     } else {
         vec!["proxy_http_version 1.1;".into(), "proxy_set_header Connection \"\";".into()]
     };
-    let fix = Fix {
+    let fix = Remedy {
         change: "Add these lines to the location that passes requests to the upstream, and reload nginx.".to_owned(),
         commands: commands.into_iter().chain(["nginx -s reload".to_owned()]).collect(),
         effect: "Requests reuse connections to the upstream. They need no handshake each, and leave no port in \
                  TIME-WAIT."
             .to_owned(),
-        risk: "The servers hold idle connections, so their keep-alive timeout must be longer than that of the upstream \
+        cost: "The servers hold idle connections, so their keep-alive timeout must be longer than that of the upstream \
                (tcptoll explain close-race). A location with its own proxy_set_header does not inherit those of \
                outer levels."
             .to_owned(),
         undo: "Remove the lines, and reload nginx.".to_owned(),
-    };
-    Diagnosis {
+..Remedy::default()
+};
+    Finding {
         id: UPSTREAM_NOT_REUSED.into(),
         severity: Severity::Warning,
         subject: at_text(keeps),
         text,
         evidence,
-        fix: Some(fix),
+        remedies: vec![fix],
     }
 }
 
@@ -284,7 +287,7 @@ impl Group {
 
 /// Connections over a router that are idle for longer than common NATs and balancers wait, and that
 /// no probe keeps; or whose server is configured so, and keeps them idle.
-pub(super) fn beyond_nat(machine: &Machine) -> Vec<Diagnosis> {
+pub(super) fn beyond_nat(machine: &Machine) -> Vec<Finding> {
     let forgets = forgets(&machine.sysctls, machine.state.counted.tracked);
     let mut groups: BTreeMap<(Option<u16>, String), Group> = BTreeMap::new();
     let routed = machine.neighbours.iter().filter(|one| one.routed == Some(true));
@@ -330,16 +333,16 @@ pub(super) fn beyond_nat(machine: &Machine) -> Vec<Diagnosis> {
             ("configured_s", late.map(|late| rounded(late.value))),
             ("program", server.map(|(server, _)| server.program.name().into())),
         ]);
-        Some(Diagnosis {
+        Some(Finding {
             id: KEEPALIVE_BEYOND_NAT.into(),
             severity: Severity::Warning,
             subject,
             text,
             evidence,
-            fix: Some(fix(machine, server.map(|(server, _)| server), &group)),
+            remedies: vec![fix(machine, server.map(|(server, _)| server), &group)],
         })
     };
-    let mut found: Vec<Diagnosis> = groups.into_iter().filter_map(say).collect();
+    let mut found: Vec<Finding> = groups.into_iter().filter_map(say).collect();
     found.truncate(FOUND_MAX);
     found
 }
@@ -378,12 +381,12 @@ fn late_probe<'m>(
     (late && keeps && !probe.at.is_default()).then_some(probe)
 }
 
-fn fix(machine: &Machine, server: Option<&ServerConfig>, group: &Group) -> Fix {
+fn fix(machine: &Machine, server: Option<&ServerConfig>, group: &Group) -> Remedy {
     let effect = format!(
         "The kernel sends a probe after {PROPOSED_S} s without traffic. NATs and load balancers keep the connection, and a \
          dead peer is detected."
     );
-    let risk = "Each idle connection costs two packets of 52 bytes per minute.";
+    let cost = "Each idle connection costs two packets of 52 bytes per minute.";
     let setting = server.and_then(|server| match server.program {
         Program::Redis => Some(format!("tcp-keepalive {PROPOSED_S}")),
         Program::Mariadb => Some(format!("tcp_keepalive_time = {PROPOSED_S}")),
@@ -393,27 +396,29 @@ fn fix(machine: &Machine, server: Option<&ServerConfig>, group: &Group) -> Fix {
         Program::Apache | Program::PhpFpm => None,
     });
     if let Some((setting, server)) = setting.zip(server) {
-        return Fix {
+        return Remedy {
             change: format!("Let {} send probes after {PROPOSED_S} s.", server.program.name()),
             commands: vec![setting, restart(server)],
             effect,
-            risk: format!("{risk} The restart closes open connections."),
+            cost: format!("{cost} The restart closes open connections."),
             undo: "Remove the line, or set the former time, and restart again.".to_owned(),
+            ..Remedy::default()
         };
     }
     let time = machine.number(TIME);
     if let (Some(time), true) = (time, group.with_keepalive > 0) {
         let change =
             "Let the kernel send probes earlier, for programs that use the kernel's default.";
-        return sysctl(TIME, time, PROPOSED_S, change.to_owned(), &effect, risk);
+        return sysctl(TIME, time, PROPOSED_S, change.to_owned(), &effect, cost);
     }
     let mut commands = vec!["setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, 1)".to_owned()];
     commands.push(format!("setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, {PROPOSED_S})"));
-    Fix {
+    Remedy {
         change: "Turn keep-alive probes on in the program that holds these connections.".to_owned(),
         commands,
         effect,
-        risk: risk.to_owned(),
+        cost: cost.to_owned(),
         undo: "setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, 0)".to_owned(),
+        ..Remedy::default()
     }
 }

@@ -14,8 +14,8 @@ mod servers;
 use std::collections::BTreeSet;
 
 use super::Machine;
-use crate::diagnosis::Diagnosis;
 use crate::watch::diagnoses as live;
+use tcptoll_core::finding::Finding;
 
 /// A configured backlog that `somaxconn` clamps.
 const BACKLOG_OVER_SOMAXCONN: &str = "backlog-over-somaxconn";
@@ -39,7 +39,7 @@ const UPSTREAM_NOT_REUSED: &str = "upstream-not-reused";
 const WORKERS_TOO_FEW: &str = "workers-too-few";
 
 /// What is wrong with one machine.
-type Rule = fn(&Machine) -> Vec<Diagnosis>;
+type Rule = fn(&Machine) -> Vec<Finding>;
 
 /// Faults that a state alone does not show, the most pressing first: name and function.
 const RULES: &[(&str, Rule)] = &[
@@ -82,7 +82,7 @@ pub fn ids() -> impl Iterator<Item = &'static str> {
 
 /// What is wrong with a machine, problems first: what its state showed, and what its configuration
 /// will cause.
-pub fn diagnose(machine: &Machine) -> Vec<Diagnosis> {
+pub fn diagnose(machine: &Machine) -> Vec<Finding> {
     let mut found = machine.state.diagnoses.clone();
     for one in &mut found {
         queues::name_the_setting(machine, one);
@@ -103,7 +103,7 @@ pub fn diagnose(machine: &Machine) -> Vec<Diagnosis> {
 }
 
 /// Cuts a text that an absurd figure of a configuration made too long.
-fn fit(one: &mut Diagnosis) {
+fn fit(one: &mut Finding) {
     if let Some((at, _)) = one.text.char_indices().nth(live::TEXT_MAX) {
         let keep = one.text[..at].char_indices().next_back().map_or(0, |(at, _)| at);
         one.text.truncate(keep);

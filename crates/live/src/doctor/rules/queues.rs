@@ -9,13 +9,13 @@ use tcptoll_core::units::{host_port, text_size};
 
 use super::servers::{at, at_text, is_chosen, known, process_name, restart, short, sockets};
 use super::{BACKLOG_NOT_IN_EFFECT, BACKLOG_OVER_SOMAXCONN, BUFFERS_OVER_CAP, WORKERS_TOO_FEW};
-use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::doctor::{Buffers, Machine, Program, ServerConfig, Sourced, StandingQueue};
 use crate::watch::ListenerState;
 use crate::watch::diagnoses::queues::{
     FULL, NEAR, OR_FASTER, SYN_FULL, SYN_SUBJECT, backlog_setting, longer_than,
 };
 use crate::watch::diagnoses::{evidence, is_lasting, rounded, sysctl};
+use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
 const LOOKS_MIN: u32 = 3;
@@ -23,7 +23,7 @@ const LOOKS_MIN: u32 = 3;
 const SHORTEST_MIN: u32 = 2;
 
 /// A queue that is never empty, in front of a server whose workers accept one connection each.
-pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
+pub(super) fn workers_too_few(machine: &Machine) -> Vec<Finding> {
     let diagnose = |queue: &StandingQueue| {
         if queue.looks < LOOKS_MIN || queue.shortest < SHORTEST_MIN {
             return None;
@@ -62,22 +62,23 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
             ("pid", Some(server.pid.into())),
         ]);
         let more = workers.value.saturating_mul(2).max(1);
-        let fix = Fix {
+        let fix = Remedy {
             change: "Find out what the workers wait for, and limit that time. Or allow more workers.".to_owned(),
             commands: vec![format!("{setting} {more}"), restart(server)],
             effect: format!("{} requests are served concurrently.", number::count(more)),
-            risk: "Each worker takes memory, and a slow backend gets more concurrent calls. A longer backlog \
+            cost: "Each worker takes memory, and a slow backend gets more concurrent calls. A longer backlog \
                    does not help: clients only wait longer."
                 .to_owned(),
             undo: format!("{setting} {}, and restart again.", workers.value),
-        };
-        Some(Diagnosis {
+..Remedy::default()
+};
+        Some(Finding {
             id: WORKERS_TOO_FEW.into(),
             severity: Severity::Problem,
             subject: queue.on.clone(),
             text,
             evidence,
-            fix: Some(fix),
+            remedies: vec![fix],
         })
     };
     machine.standing.iter().filter_map(diagnose).collect()
@@ -87,7 +88,7 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
 /// kernel does not know. What it drops there rises in `ListenDrops` alone.
 ///
 /// Source: `tcp_conn_request()` in `net/ipv4/tcp_input.c`, Linux 6.18.
-pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Diagnosis> {
+pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Finding> {
     let state = &machine.state;
     let (limits, rates) = (&state.limits, state.rates.as_ref());
     let Some((most, rates)) = limits.max_syn_backlog.zip(rates) else { return Vec::new() };
@@ -119,18 +120,18 @@ pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Diagnosis> {
         "A SYN that meets a full queue is answered, and the client connects.",
         "Without TCP timestamps, a connection opened by a cookie has no SACK and no window scaling.",
     );
-    vec![Diagnosis {
+    vec![Finding {
         id: SYN_FULL.into(),
         severity: Severity::Problem,
         subject: SYN_SUBJECT.into(),
         text,
         evidence,
-        fix: Some(fix),
+        remedies: vec![fix],
     }]
 }
 
 /// Where the listener's server is known, a full queue names its setting and the line that has it.
-pub(super) fn name_the_setting(machine: &Machine, full: &mut Diagnosis) {
+pub(super) fn name_the_setting(machine: &Machine, full: &mut Finding) {
     if full.id != FULL && full.id != NEAR {
         return;
     }
@@ -141,7 +142,7 @@ pub(super) fn name_the_setting(machine: &Machine, full: &mut Diagnosis) {
     full.evidence.insert("program".into(), program.into());
     // A longer queue is no remedy there.
     let lasting = is_lasting(full);
-    let Some(fix) = full.fix.as_mut().filter(|_| !lasting) else { return };
+    let Some(fix) = full.remedies.first_mut().filter(|_| !lasting) else { return };
     if let Some(backlog) = &listen.backlog {
         full.evidence.insert("configured_backlog".into(), backlog.value.into());
         full.evidence.insert("configured_at".into(), at_text(backlog).into());
@@ -163,7 +164,7 @@ pub(super) fn name_the_setting(machine: &Machine, full: &mut Diagnosis) {
         );
     }
     if server.program == Program::Nginx {
-        fix.risk.push_str(
+        fix.cost.push_str(
             " Only one listen line of an address may set the backlog. With reuseport each worker has a queue of its own.",
         );
     }
@@ -210,7 +211,7 @@ fn granted(machine: &Machine) -> Vec<Granted<'_>> {
 }
 
 /// A backlog above `somaxconn`: `listen(2)` clamps it without an error.
-pub(super) fn over_somaxconn(machine: &Machine) -> Vec<Diagnosis> {
+pub(super) fn over_somaxconn(machine: &Machine) -> Vec<Finding> {
     let exceeds = |one: &Granted<'_>| {
         // A default that is clamped harms nobody until the queue fills.
         let matters = one.chosen || one.peak * 2 > one.limit;
@@ -225,7 +226,7 @@ pub(super) fn over_somaxconn(machine: &Machine) -> Vec<Diagnosis> {
             number::count(*somaxconn),
             number::count(*limit)
         );
-        let fix = Fix {
+        let fix = Remedy {
             change: format!(
                 "Raise net.core.somaxconn to the configured backlog, then restart {}.",
                 server.program.name()
@@ -238,18 +239,19 @@ pub(super) fn over_somaxconn(machine: &Machine) -> Vec<Diagnosis> {
                 "The accept queue holds {} connections, as configured.",
                 number::count(asked.value.saturating_add(1))
             ),
-            risk: "The restart closes open connections. A waiting connection takes about 2.7 kB. The sysctl lasts \
+            cost: "The restart closes open connections. A waiting connection takes about 2.7 kB. The sysctl lasts \
                    until the next boot; a file in /etc/sysctl.d/ makes it stay."
                 .to_owned(),
             undo: format!("sysctl -w net.core.somaxconn={somaxconn}, and restart again."),
-        };
+..Remedy::default()
+};
         diagnosis(BACKLOG_OVER_SOMAXCONN, text, first, on, fix)
     })
 }
 
 /// A backlog that `somaxconn` allows and the socket does not have: the server called `listen(2)` before
 /// one of the two was changed.
-pub(super) fn not_in_effect(machine: &Machine) -> Vec<Diagnosis> {
+pub(super) fn not_in_effect(machine: &Machine) -> Vec<Finding> {
     let lacks = |one: &Granted<'_>| {
         one.chosen && one.asked.value <= one.somaxconn && one.limit < one.asked.value
     };
@@ -262,14 +264,14 @@ pub(super) fn not_in_effect(machine: &Machine) -> Vec<Diagnosis> {
             number::count(*limit)
         );
         let nginx = server.program == Program::Nginx;
-        let fix = Fix {
+        let fix = Remedy {
             change: format!("Restart {program}: listen(2) was called before the change."),
             commands: vec![restart(server)],
             effect: format!(
                 "The accept queue holds {} connections, as configured.",
                 number::count(asked.value.saturating_add(1))
             ),
-            risk: if nginx {
+            cost: if nginx {
                 "The restart closes open connections. A reload is enough where only the backlog was changed, not \
                  somaxconn."
             } else {
@@ -277,7 +279,8 @@ pub(super) fn not_in_effect(machine: &Machine) -> Vec<Diagnosis> {
             }
             .to_owned(),
             undo: format!("Set the former backlog ({limit}), and restart again."),
-        };
+..Remedy::default()
+};
         diagnosis(BACKLOG_NOT_IN_EFFECT, text, first, on, fix)
     })
 }
@@ -285,8 +288,8 @@ pub(super) fn not_in_effect(machine: &Machine) -> Vec<Diagnosis> {
 /// One diagnosis for each line of a configuration: it may be about several addresses.
 fn by_setting<'m>(
     all: impl Iterator<Item = Granted<'m>>,
-    say: impl Fn(&Granted<'m>, &[String]) -> Diagnosis,
-) -> Vec<Diagnosis> {
+    say: impl Fn(&Granted<'m>, &[String]) -> Finding,
+) -> Vec<Finding> {
     let mut groups: BTreeMap<(String, u32), Vec<Granted<'m>>> = BTreeMap::new();
     for one in all {
         groups.entry((at_text(one.asked), one.server.pid)).or_default().push(one);
@@ -299,7 +302,7 @@ fn by_setting<'m>(
     groups.into_values().filter_map(said).collect()
 }
 
-fn diagnosis(id: &str, text: String, granted: &Granted<'_>, on: &[String], fix: Fix) -> Diagnosis {
+fn diagnosis(id: &str, text: String, granted: &Granted<'_>, on: &[String], fix: Remedy) -> Finding {
     let evidence = evidence([
         ("backlog", Some(granted.asked.value.into())),
         ("configured_at", Some(at_text(granted.asked).into())),
@@ -313,20 +316,20 @@ fn diagnosis(id: &str, text: String, granted: &Granted<'_>, on: &[String], fix: 
     // A default stands nowhere: then it is about the listener.
     let subject =
         if granted.asked.at.line.is_some() { at_text(granted.asked) } else { granted.on.clone() };
-    Diagnosis {
+    Finding {
         id: id.into(),
         severity: Severity::Warning,
         subject,
         text,
         evidence,
-        fix: Some(fix),
+        remedies: vec![fix],
     }
 }
 
 /// `setsockopt(2)` clamps `SO_RCVBUF` to `rmem_max` and `SO_SNDBUF` to `wmem_max` without an error. The
 /// kernel then doubles the value, asked or clamped, for its own overhead (socket(7)).
-pub(super) fn buffers_over_cap(machine: &Machine) -> Vec<Diagnosis> {
-    let mut found: Vec<Diagnosis> = Vec::new();
+pub(super) fn buffers_over_cap(machine: &Machine) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
     for server in known(machine) {
         let of_listens = server.listens.iter().filter_map(|one| one.buffers.as_ref());
         for buffers in of_listens.chain(server.buffers.as_ref()) {
@@ -355,7 +358,7 @@ fn over(
     server: &ServerConfig,
     asked: &Sourced<u64>,
     (option, cap, most): (&str, &str, u64),
-) -> Diagnosis {
+) -> Finding {
     let program = server.program.name();
     let text = format!(
         "{program} asks for {option} of {}; {cap} clamps it to {}",
@@ -371,7 +374,7 @@ fn over(
         ("program", Some(program.into())),
         ("pid", Some(server.pid.into())),
     ]);
-    let fix = Fix {
+    let fix = Remedy {
         change: format!(
             "Raise {cap} to the configured size. Or remove the setting, so that the kernel tunes the buffer size."
         ),
@@ -381,17 +384,18 @@ fn over(
             text_size(asked.value.saturating_mul(2)),
             text_size(most.saturating_mul(2))
         ),
-        risk: "Each connection may hold kernel memory of that size. A fixed size also disables the kernel's autotuning \
+        cost: "Each connection may hold kernel memory of that size. A fixed size also disables the kernel's autotuning \
                (tcp_rmem, tcp_wmem). The sysctl lasts until the next boot."
             .to_owned(),
         undo: format!("sysctl -w {cap}={most}, and restart again."),
-    };
-    Diagnosis {
+..Remedy::default()
+};
+    Finding {
         id: BUFFERS_OVER_CAP.into(),
         severity: Severity::Warning,
         subject: format!("{} {option}", at_text(asked)),
         text,
         evidence,
-        fix: Some(fix),
+        remedies: vec![fix],
     }
 }

@@ -4,9 +4,9 @@
 use serde_json::Value;
 use tcptoll_core::number;
 
-use super::{evidence, rounded, severity, sysctl};
-use crate::diagnosis::{Diagnosis, Fix, Severity};
+use super::{evidence, rounded, sysctl};
 use crate::watch::state::State;
+use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 pub(super) const PRESSURE: &str = "memory-pressure";
 pub(super) const ORPHANS: &str = "orphans-near-limit";
@@ -17,7 +17,7 @@ const ORPHANS_SUBJECT: &str = "net.ipv4.tcp_max_orphans";
 const NEAR: f64 = 0.8;
 
 /// TCP uses more memory than the second figure of `tcp_mem`, or connections were closed for want of it.
-pub(super) fn pressure(state: &State) -> Vec<Diagnosis> {
+pub(super) fn pressure(state: &State) -> Vec<Finding> {
     let (used, limits) = (state.counted.memory_bytes, &state.limits);
     let over = |limit: Option<u64>| used.zip(limit).filter(|(used, limit)| used > limit);
     let refused = over(limits.memory_max_bytes);
@@ -50,7 +50,7 @@ pub(super) fn pressure(state: &State) -> Vec<Diagnosis> {
         ("memory_max_bytes", limits.memory_max_bytes.map(Value::from)),
         ("aborted_for_memory_per_s", aborted.map(rounded)),
     ]);
-    let fix = Fix {
+    let fix = Remedy {
         change: "Find the sockets that hold the memory. Raise net.ipv4.tcp_mem only if the machine has memory to spare."
             .to_owned(),
         commands: vec![
@@ -59,23 +59,24 @@ pub(super) fn pressure(state: &State) -> Vec<Diagnosis> {
             "sysctl -w net.ipv4.tcp_mem=\"MIN PRESSURE MAX\"".to_owned(),
         ],
         effect: "Buffers grow again, and windows are no longer limited.".to_owned(),
-        risk: "The values are pages of 4 KiB, for the whole machine. Memory that TCP takes is not available to other \
+        cost: "The values are pages of 4 KiB, for the whole machine. Memory that TCP takes is not available to other \
                programs."
             .to_owned(),
         undo: "sysctl -w net.ipv4.tcp_mem=\"…\" with the values that the second command printed.".to_owned(),
-    };
-    vec![Diagnosis {
+..Remedy::default()
+};
+    vec![Finding {
         id: PRESSURE.into(),
-        severity: severity(aborts.is_some() || refused.is_some()),
+        severity: Severity::harming(aborts.is_some() || refused.is_some()),
         subject: PRESSURE_SUBJECT.into(),
         text,
         evidence,
-        fix: Some(fix),
+        remedies: vec![fix],
     }]
 }
 
 /// Connections without a process near `tcp_max_orphans`: beyond it the kernel resets them.
-pub(super) fn orphans(state: &State) -> Vec<Diagnosis> {
+pub(super) fn orphans(state: &State) -> Vec<Finding> {
     let limit = state.limits.max_orphans.filter(|limit| *limit > 0);
     let Some((orphans, limit)) = state.counted.orphans.zip(limit) else { return Vec::new() };
     if orphans as f64 <= NEAR * limit as f64 {
@@ -102,13 +103,13 @@ pub(super) fn orphans(state: &State) -> Vec<Diagnosis> {
         "Closed connections can still send the data in their buffers.",
         "An orphan may hold up to 64 kB of kernel memory.",
     );
-    vec![Diagnosis {
+    vec![Finding {
         id: ORPHANS.into(),
-        severity: severity(harms),
+        severity: Severity::harming(harms),
         subject: ORPHANS_SUBJECT.into(),
         text,
         evidence,
-        fix: Some(fix),
+        remedies: vec![fix],
     }]
 }
 
@@ -119,7 +120,7 @@ pub(crate) const TRACKED_SUBJECT: &str = "net.netfilter.nf_conntrack_max";
 const TIME_WAIT_SUBJECT: &str = "net.ipv4.tcp_max_tw_buckets";
 
 /// The table of tracked connections is nearly full: beyond it packets of new connections are dropped.
-pub(super) fn tracked(state: &State) -> Vec<Diagnosis> {
+pub(super) fn tracked(state: &State) -> Vec<Finding> {
     let limit = state.limits.tracked_max.filter(|limit| *limit > 0);
     let Some((tracked, limit)) = state.counted.tracked.zip(limit) else { return Vec::new() };
     let share = tracked as f64 / limit as f64;
@@ -146,18 +147,18 @@ pub(super) fn tracked(state: &State) -> Vec<Diagnosis> {
         "New connections are tracked, and not dropped.",
         "An entry takes about 320 bytes. Raise net.netfilter.nf_conntrack_buckets too, or lookups slow down.",
     );
-    vec![Diagnosis {
+    vec![Finding {
         id: TRACKED.into(),
-        severity: severity(full),
+        severity: Severity::harming(full),
         subject: TRACKED_SUBJECT.into(),
         text,
         evidence,
-        fix: Some(fix),
+        remedies: vec![fix],
     }]
 }
 
 /// Connections ended without TIME-WAIT because there were `tcp_max_tw_buckets` of them.
-pub(super) fn time_wait(state: &State) -> Vec<Diagnosis> {
+pub(super) fn time_wait(state: &State) -> Vec<Finding> {
     let rate = state.rates.as_ref().map_or(0.0, |rates| rates.time_wait_overflows_per_s);
     if rate <= 0.0 {
         return Vec::new();
@@ -189,13 +190,13 @@ pub(super) fn time_wait(state: &State) -> Vec<Diagnosis> {
             "A TIME-WAIT takes about 250 bytes, and a local port where this host is the client.",
         )
     });
-    vec![Diagnosis {
+    vec![Finding {
         id: TIME_WAIT.into(),
         severity: Severity::Warning,
         subject: TIME_WAIT_SUBJECT.into(),
         text,
         evidence,
-        fix,
+        remedies: fix.into_iter().collect(),
     }]
 }
 
@@ -212,7 +213,7 @@ const SHARE_MIN: f64 = 0.02;
 const SHARE_HARMS: f64 = 0.05;
 
 /// A share of the segments is retransmitted.
-pub(super) fn retransmissions(state: &State) -> Vec<Diagnosis> {
+pub(super) fn retransmissions(state: &State) -> Vec<Finding> {
     let Some(seen) = state.segments else { return Vec::new() };
     let all = seen.sent.saturating_add(seen.retransmitted);
     if seen.retransmitted < COUNT_MIN {
@@ -243,13 +244,13 @@ pub(super) fn retransmissions(state: &State) -> Vec<Diagnosis> {
         ("syns_retransmitted_per_s", syns),
         ("accept_queue_overflows_per_s", overflows_per_s.map(rounded)),
     ]);
-    vec![Diagnosis {
+    vec![Finding {
         id: RETRANSMISSIONS.into(),
-        severity: severity(share >= SHARE_HARMS),
+        severity: Severity::harming(share >= SHARE_HARMS),
         subject: PATHS.into(),
         text,
         evidence,
         // The path loses them; no setting of this host does.
-        fix: None,
+        remedies: Vec::new(),
     }]
 }

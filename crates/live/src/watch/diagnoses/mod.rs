@@ -14,7 +14,7 @@ use tcptoll_core::units::host_port;
 use serde_json::Value;
 
 use super::state::{DestinationState, ListenerState, State};
-use crate::diagnosis::{Diagnosis, Fix, Severity};
+use tcptoll_core::finding::{Finding, Remedy};
 
 /// How long a diagnosis stays after its evidence ended, s.
 ///
@@ -27,7 +27,7 @@ pub(crate) const DIAGNOSES_MAX: usize = 64;
 pub(crate) const TEXT_MAX: usize = 120;
 
 /// What is wrong with one state.
-type Rule = fn(&State) -> Vec<Diagnosis>;
+type Rule = fn(&State) -> Vec<Finding>;
 
 /// Every fault that a state can show, the most pressing first: name and function.
 const RULES: &[(&str, Rule)] = &[
@@ -59,14 +59,14 @@ pub fn says_too(id: &str, other: &str) -> bool {
 }
 
 /// Whether it is an overload that lasts: it has another fix than a burst.
-pub fn is_lasting(one: &Diagnosis) -> bool {
+pub fn is_lasting(one: &Finding) -> bool {
     one.evidence.get("overload").is_some_and(|overload| overload == "lasting")
 }
 
 /// What is wrong with a destination: its own diagnosis, or, where it is this machine itself, that of the
 /// listener that answers there.
-pub fn of_destination<'s>(state: &'s State, to: &DestinationState) -> Option<&'s Diagnosis> {
-    let of_listener = |one: &Diagnosis| one.evidence.contains_key("accept_queue_limit");
+pub fn of_destination<'s>(state: &'s State, to: &DestinationState) -> Option<&'s Finding> {
+    let of_listener = |one: &Finding| one.evidence.contains_key("accept_queue_limit");
     let with = |subject: &str, listener: bool| {
         state.diagnoses.iter().find(|one| one.subject == subject && of_listener(one) == listener)
     };
@@ -89,17 +89,17 @@ pub fn ids() -> impl Iterator<Item = &'static str> {
 }
 
 /// What is wrong with a state now, problems first. It does not know the states before.
-pub fn find(state: &State) -> Vec<Diagnosis> {
-    let mut found: Vec<Diagnosis> = RULES.iter().flat_map(|(_, rule)| rule(state)).collect();
+pub fn find(state: &State) -> Vec<Finding> {
+    let mut found: Vec<Finding> = RULES.iter().flat_map(|(_, rule)| rule(state)).collect();
     sort(&mut found);
     found
 }
 
 /// Problems first; then by rule and subject, so that a diagnosis keeps its place. Drops what another
 /// one of the same subject says.
-pub(crate) fn sort(found: &mut Vec<Diagnosis>) {
+pub(crate) fn sort(found: &mut Vec<Finding>) {
     let rule = |id: &str| RULES.iter().position(|(known, _)| *known == id);
-    let key = |one: &Diagnosis| (one.severity, rule(&one.id), one.subject.clone());
+    let key = |one: &Finding| (one.severity, rule(&one.id), one.subject.clone());
     found.sort_by_cached_key(key);
     for (first, second) in SUPERSEDES {
         let of_first = found.iter().filter(|one| one.id == *first);
@@ -112,7 +112,7 @@ pub(crate) fn sort(found: &mut Vec<Diagnosis>) {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
     /// With the time at which the evidence was last there, s.
-    last: BTreeMap<(String, String), (f64, Diagnosis)>,
+    last: BTreeMap<(String, String), (f64, Finding)>,
 }
 
 impl Held {
@@ -140,7 +140,7 @@ impl Held {
 }
 
 /// A diagnosis whose evidence ended.
-fn ended(one: &Diagnosis, ago_s: f64) -> Diagnosis {
+fn ended(one: &Finding, ago_s: f64) -> Finding {
     let mut one = one.clone();
     let text = format!("{}; ended {:.0} s ago", one.text, ago_s.floor());
     // Where there is no room the evidence alone says it.
@@ -175,22 +175,18 @@ pub(crate) fn sysctl(
     to: u64,
     change: String,
     effect: &str,
-    risk: &str,
-) -> Fix {
-    Fix {
+    cost: &str,
+) -> Remedy {
+    Remedy {
         change,
         commands: vec![format!("sysctl -w {name}={to}")],
         effect: effect.to_owned(),
-        risk: format!(
-            "{risk} It lasts until the next boot; a file in /etc/sysctl.d/ makes it stay."
+        cost: format!(
+            "{cost} It lasts until the next boot; a file in /etc/sysctl.d/ makes it stay."
         ),
         undo: format!("sysctl -w {name}={from}"),
+        ..Remedy::default()
     }
-}
-
-/// Whether something harms connections now.
-fn severity(harms: bool) -> Severity {
-    if harms { Severity::Problem } else { Severity::Warning }
 }
 
 #[cfg(test)]

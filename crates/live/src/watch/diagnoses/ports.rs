@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::{evidence, rounded, severity, sysctl};
-use crate::diagnosis::{Diagnosis, Fix, Severity};
+use super::{evidence, rounded, sysctl};
 use crate::watch::state::{DestinationState, State};
+use tcptoll_core::finding::{Finding, Remedy, Severity};
 use tcptoll_core::number;
 use tcptoll_core::units::host_port;
 
@@ -49,7 +49,7 @@ fn uses(state: &State) -> impl Iterator<Item = Use<'_>> {
 }
 
 /// Few ports are left, or they end before the first comes back.
-pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
+pub(super) fn scarce(state: &State) -> Vec<Finding> {
     let diagnose = |used: Use<'_>| {
         let rising = used.to.ports_per_s.filter(|per_s| *per_s > 0.0);
         let ends_s = rising.map(|per_s| f64::from(used.left) / per_s);
@@ -77,13 +77,13 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
         if let Some(s) = ends_s {
             evidence.insert("lasts_s".into(), rounded(s));
         }
-        Some(Diagnosis {
+        Some(Finding {
             id: SCARCE.into(),
-            severity: severity(used.left == 0 || ends_s.is_some_and(|s| s < HARM_S)),
+            severity: Severity::harming(used.left == 0 || ends_s.is_some_and(|s| s < HARM_S)),
             subject,
             text,
             evidence,
-            fix: Some(used.fix(state)),
+            remedies: vec![used.fix(state)],
         })
     };
     uses(state).filter_map(diagnose).collect()
@@ -91,7 +91,7 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
 
 /// More than half of the range is in use, and connections are opened: each connect(2) tries all ports of
 /// one parity in vain.
-pub(super) fn slow(state: &State) -> Vec<Diagnosis> {
+pub(super) fn slow(state: &State) -> Vec<Finding> {
     let diagnose = |used: Use<'_>| {
         let to = used.to;
         // Long-lived connections alone search for nothing.
@@ -107,13 +107,13 @@ pub(super) fn slow(state: &State) -> Vec<Diagnosis> {
             number::count(used.taken),
             number::count(used.range)
         );
-        Some(Diagnosis {
+        Some(Finding {
             id: SLOW.into(),
             severity: Severity::Warning,
             subject,
             text,
             evidence: of_destination(state, &used),
-            fix: Some(used.fix(state)),
+            remedies: vec![used.fix(state)],
         })
     };
     uses(state).filter_map(diagnose).collect()
@@ -133,14 +133,14 @@ fn of_destination(state: &State, used: &Use<'_>) -> std::collections::BTreeMap<S
 }
 
 impl Use<'_> {
-    fn fix(&self, state: &State) -> Fix {
+    fn fix(&self, state: &State) -> Remedy {
         let mostly_time_wait = self.to.time_wait > self.to.ports_in_use / 2;
         fix(state.limits.tw_reuse, self.range, mostly_time_wait)
     }
 }
 
 /// More ports for one destination: TIME-WAIT is reused, or the range is widened.
-pub(crate) fn fix(reuse: Option<u32>, range: u32, mostly_time_wait: bool) -> Fix {
+pub(crate) fn fix(reuse: Option<u32>, range: u32, mostly_time_wait: bool) -> Remedy {
     const RANGE: &str = "net.ipv4.ip_local_port_range";
     if let Some(reuse) = reuse.filter(|reuse| *reuse != 1 && mostly_time_wait) {
         return sysctl(
@@ -154,21 +154,23 @@ pub(crate) fn fix(reuse: Option<u32>, range: u32, mostly_time_wait: bool) -> Fix
         );
     }
     if range < WIDE {
-        return Fix {
+        return Remedy {
             change: "Keep connections open and reuse them. Or widen the range of local ports.".to_owned(),
             commands: vec![format!("sysctl {RANGE}"), format!("sysctl -w {RANGE}=\"{WIDEST}\"")],
             effect: "Each source address has 64,512 ports to each destination.".to_owned(),
-            risk: "The range contains ports of servers: protect those with net.ipv4.ip_local_reserved_ports."
+            cost: "The range contains ports of servers: protect those with net.ipv4.ip_local_reserved_ports."
                 .to_owned(),
             undo: format!("sysctl -w {RANGE}=\"…\" with the range that the first command printed (default: 32768 60999)."),
-        };
+..Remedy::default()
+};
     }
-    Fix {
+    Remedy {
         change: "Keep connections open and reuse them. Or connect from another source address."
             .to_owned(),
         commands: vec!["ip address add ADDRESS/32 dev DEVICE".to_owned()],
         effect: "Each source address has a port range of its own.".to_owned(),
-        risk: "The application must bind the address, with IP_BIND_ADDRESS_NO_PORT.".to_owned(),
+        cost: "The application must bind the address, with IP_BIND_ADDRESS_NO_PORT.".to_owned(),
         undo: "ip address del ADDRESS/32 dev DEVICE".to_owned(),
+        ..Remedy::default()
     }
 }

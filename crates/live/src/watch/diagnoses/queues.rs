@@ -12,10 +12,10 @@ use serde_json::Value;
 use tcptoll_core::number;
 use tcptoll_core::units::{echo, host_port};
 
-use super::{evidence, rounded, severity, subject, sysctl};
-use crate::diagnosis::{Diagnosis, Fix, Severity};
+use super::{evidence, rounded, subject, sysctl};
 use crate::watch::listeners::is_nearly_full;
 use crate::watch::state::{ListenerState, Standing, State};
+use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 pub(crate) const FULL: &str = "accept-queue-full";
 pub(crate) const NEAR: &str = "accept-queue-near";
@@ -29,8 +29,8 @@ const BACKLOG_MIN: u32 = 4_096;
 const BACKLOG_MAX: u32 = 65_535;
 
 /// Packets met a full accept queue in the interval.
-pub(super) fn full(state: &State) -> Vec<Diagnosis> {
-    let mut found: Vec<Diagnosis> =
+pub(super) fn full(state: &State) -> Vec<Finding> {
+    let mut found: Vec<Finding> =
         groups(state).filter_map(|group| overflowed(state, &group)).collect();
     let Some(rates) = &state.rates else { return found };
     let attributed: f64 = state.listeners.iter().filter_map(|one| one.overflows_per_s).sum();
@@ -43,7 +43,7 @@ pub(super) fn full(state: &State) -> Vec<Diagnosis> {
     found
 }
 
-fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
+fn overflowed(state: &State, group: &Group<'_>) -> Option<Finding> {
     let hit = |one: &&&ListenerState| one.overflows_per_s.is_some_and(|rate| rate > 0.0);
     let rate: f64 = group.iter().filter(hit).filter_map(|one| one.overflows_per_s).sum();
     let by_rate = |a: &&&ListenerState, b: &&&ListenerState| {
@@ -69,12 +69,19 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     if estimated {
         evidence.insert("overflows_estimated".into(), true.into());
     }
-    let fix = Some(if lasts.is_some() { faster(worst) } else { for_bursts(worst, state) });
-    Some(Diagnosis { id: FULL.into(), severity: Severity::Problem, subject, text, evidence, fix })
+    let remedies = vec![if lasts.is_some() { faster(worst) } else { for_bursts(worst, state) }];
+    Some(Finding {
+        id: FULL.into(),
+        severity: Severity::Problem,
+        subject,
+        text,
+        evidence,
+        remedies,
+    })
 }
 
 /// The host counted overflows, and which listener had them cannot be told.
-fn unattributed(state: &State, rate: f64) -> Diagnosis {
+fn unattributed(state: &State, rate: f64) -> Finding {
     let text = format!(
         "{} overflows/s at full accept queues; the kernel does not report at which listener",
         number::three(rate)
@@ -86,19 +93,19 @@ fn unattributed(state: &State, rate: f64) -> Diagnosis {
         ("listeners_that_dropped", Some(dropping.count().into())),
         ("somaxconn", state.limits.somaxconn.map(Value::from)),
     ]);
-    Diagnosis {
+    Finding {
         id: FULL.into(),
         severity: Severity::Problem,
         subject: UNKNOWN.into(),
         text,
         evidence,
         // A longer queue for a listener that nobody can name is no advice.
-        fix: None,
+        remedies: Vec::new(),
     }
 }
 
 /// The queue passed 80 % of its limit in the last seconds, and nothing was dropped.
-pub(super) fn near(state: &State) -> Vec<Diagnosis> {
+pub(super) fn near(state: &State) -> Vec<Finding> {
     let near = |one: &&&ListenerState| {
         is_nearly_full(one.accept_queue_recent_peak, one.accept_queue_limit)
     };
@@ -124,13 +131,13 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
             queue
         };
         let lasts = lasting(state, worst).is_some();
-        Some(Diagnosis {
+        Some(Finding {
             id: NEAR.into(),
             severity: Severity::Warning,
             subject,
             text,
             evidence: of_listener(state, &group, worst),
-            fix: Some(if lasts { faster(worst) } else { for_bursts(worst, state) }),
+            remedies: vec![if lasts { faster(worst) } else { for_bursts(worst, state) }],
         })
     };
     groups(state).filter_map(diagnose).collect()
@@ -140,14 +147,14 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
 pub(crate) const OR_FASTER: &str = "If the queue stays full, accept faster instead.";
 
 /// A longer queue, for a burst.
-fn for_bursts(listener: &ListenerState, state: &State) -> Fix {
+fn for_bursts(listener: &ListenerState, state: &State) -> Remedy {
     let longer = longer(listener, state.limits.somaxconn);
-    Fix { change: format!("{} {OR_FASTER}", longer.change), ..longer }
+    Remedy { change: format!("{} {OR_FASTER}", longer.change), ..longer }
 }
 
 /// A longer queue. `listen(2)` clamps the application's backlog to `somaxconn`, so the limit says which
 /// of the two is the smaller.
-pub(super) fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Fix {
+pub(super) fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Remedy {
     let limit = listener.accept_queue_limit;
     let wanted = longer_than(limit);
     let by_application = somaxconn.is_some_and(|max| limit < max);
@@ -172,15 +179,16 @@ pub(super) fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Fix {
         _ => "Raise net.core.somaxconn and the application's backlog, and restart it.".to_owned(),
     };
     let held = number::count(u64::from(wanted) + 1);
-    Fix {
+    Remedy {
         change,
         commands,
         effect: format!("The queue holds {held} connections: a burst of that size is no longer dropped."),
-        risk: "A server that accepts too slowly fills any queue, and clients wait longer. A waiting connection \
+        cost: "A server that accepts too slowly fills any queue, and clients wait longer. A waiting connection \
                takes about 2.7 kB."
             .to_owned(),
         undo: format!("{undo}, and restart the application."),
-    }
+..Remedy::default()
+}
 }
 
 /// The backlog that is proposed where this one is too short.
@@ -239,11 +247,11 @@ fn stands(one: &Standing) -> Option<Stands> {
 }
 
 /// Clients wait in the queue at every look, and it does not empty.
-pub(super) fn standing(state: &State) -> Vec<Diagnosis> {
+pub(super) fn standing(state: &State) -> Vec<Finding> {
     groups(state).filter_map(|group| diagnose(state, &group)).collect()
 }
 
-fn diagnose(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
+fn diagnose(state: &State, group: &Group<'_>) -> Option<Finding> {
     let all = group.iter().filter_map(|one| {
         let queue = one.stands.as_deref()?;
         Some((one, queue, stands(queue)?))
@@ -270,13 +278,13 @@ fn diagnose(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     };
     let mut evidence = of_listener(state, group, worst);
     evidence.extend(evidence_of(queue));
-    Some(Diagnosis {
+    Some(Finding {
         id: STANDING.into(),
         severity,
         subject,
         text,
         evidence,
-        fix: Some(faster(worst)),
+        remedies: vec![faster(worst)],
     })
 }
 
@@ -293,7 +301,7 @@ fn evidence_of(stands: &Standing) -> BTreeMap<String, Value> {
 }
 
 /// A server that accepts faster: where the overload lasts, a longer queue is no remedy.
-pub(super) fn faster(listener: &ListenerState) -> Fix {
+pub(super) fn faster(listener: &ListenerState) -> Remedy {
     let process = listener.process.as_ref();
     let name = process.map_or("", |process| process.name.as_str());
     let how = match name {
@@ -305,7 +313,7 @@ pub(super) fn faster(listener: &ListenerState) -> Fix {
         }
         _ => "more workers, or an event loop that accepts while requests are served",
     };
-    Fix {
+    Remedy {
         change: format!(
             "Accept faster: {how}. The overload lasts: with a longer queue clients only wait longer. Raise the \
              limit for bursts only."
@@ -316,8 +324,9 @@ pub(super) fn faster(listener: &ListenerState) -> Fix {
             None => format!("ss -ltnp 'sport = :{}'", listener.port),
         }],
         effect: "The queue empties, and no client waits for accept(2).".to_owned(),
-        risk: "Each worker takes memory, and a slow backend gets more concurrent calls.".to_owned(),
+        cost: "Each worker takes memory, and a slow backend gets more concurrent calls.".to_owned(),
         undo: "Set the former number of workers, and restart the application.".to_owned(),
+        ..Remedy::default()
     }
 }
 
@@ -388,7 +397,7 @@ const FLOOD: &str = "If SYNs come from addresses that never answer, it is a SYN 
                      answer.";
 
 /// SYNs met a full queue of half-open requests in the interval.
-pub(super) fn syn_full(state: &State) -> Vec<Diagnosis> {
+pub(super) fn syn_full(state: &State) -> Vec<Finding> {
     let Some(rates) = &state.rates else { return Vec::new() };
     let dropped = rates.syns_dropped_per_s > 0.0;
     // With 2 a cookie is no sign of a full queue.
@@ -414,13 +423,13 @@ pub(super) fn syn_full(state: &State) -> Vec<Diagnosis> {
         ("longest_syn_queue", longest.and_then(|one| one.syn_queue_len).map(Into::into)),
         ("longest_syn_queue_of", longest.map(|one| subject(one).into())),
     ]);
-    vec![Diagnosis {
+    vec![Finding {
         id: SYN_FULL.into(),
-        severity: severity(dropped),
+        severity: Severity::harming(dropped),
         subject: SYN_SUBJECT.into(),
         text,
         evidence,
-        fix: Some(syn_fix(state, longest.or_else(|| overflowing(state)))),
+        remedies: vec![syn_fix(state, longest.or_else(|| overflowing(state)))],
     }]
 }
 
@@ -433,7 +442,7 @@ fn overflowing(state: &State) -> Option<&ListenerState> {
     found.next().is_none().then_some(first)
 }
 
-fn syn_fix(state: &State, longest: Option<&ListenerState>) -> Fix {
+fn syn_fix(state: &State, longest: Option<&ListenerState>) -> Remedy {
     if state.limits.syncookies == Some(0) {
         return sysctl(
             "net.ipv4.tcp_syncookies",
@@ -446,27 +455,28 @@ fn syn_fix(state: &State, longest: Option<&ListenerState>) -> Fix {
     }
     let somaxconn = state.limits.somaxconn;
     let effect = "More half-open requests fit, and fewer cookies are sent.".to_owned();
-    let risk = "A half-open request takes about 300 bytes; a SYN flood fills any queue.".to_owned();
+    let cost = "A half-open request takes about 300 bytes; a SYN flood fills any queue.".to_owned();
     if let Some(listener) = longest {
         // The same limit holds for both queues.
         let longer = longer(listener, somaxconn);
-        return Fix { change: format!("{} {FLOOD}", longer.change), effect, risk, ..longer };
+        return Remedy { change: format!("{} {FLOOD}", longer.change), effect, cost, ..longer };
     }
     // Where a backlog is below somaxconn, somaxconn need not be the limit.
     let below = |max: &u32| state.listeners.iter().any(|one| one.accept_queue_limit < *max);
     if let Some(max) = somaxconn.filter(below) {
-        return Fix {
+        return Remedy {
             change: format!(
                 "Raise the backlog of the listener whose SYN queue is full: it limits half-open requests. {FLOOD}"
             ),
             commands: vec![format!("listen(fd, {max})")],
             effect,
-            risk,
+            cost,
             undo: "Set the former backlog, and restart the application.".to_owned(),
+            ..Remedy::default()
         };
     }
     let wanted = somaxconn.map_or(4_096, |max| max.saturating_mul(2).clamp(4_096, 65_535).max(max));
-    Fix {
+    Remedy {
         change: format!(
             "Raise the backlog of the listener and net.core.somaxconn: they limit half-open requests. {FLOOD}"
         ),
@@ -475,12 +485,13 @@ fn syn_fix(state: &State, longest: Option<&ListenerState>) -> Fix {
             format!("listen(fd, {wanted})"),
         ],
         effect,
-        risk,
+        cost,
         undo: match somaxconn {
             Some(max) => {
                 format!("sysctl -w net.core.somaxconn={max}; set the former backlog, and restart.")
             }
             None => "Set the former net.core.somaxconn and backlog, and restart.".to_owned(),
         },
+        ..Remedy::default()
     }
 }

@@ -3,6 +3,7 @@
 use super::super::look::{ListenerLook, Look};
 use super::super::{History, Process};
 use super::*;
+use tcptoll_core::finding::Severity;
 
 /// A machine with one listener, looked at each second.
 struct Server {
@@ -21,7 +22,7 @@ impl Server {
     }
 
     /// The next look: this queue of 128; since the one before so many were established and dropped.
-    fn look(&mut self, queue: u32, established: i64, dropped: u32) -> Vec<Diagnosis> {
+    fn look(&mut self, queue: u32, established: i64, dropped: u32) -> Vec<Finding> {
         self.established += established;
         self.dropped += dropped;
         let listener = ListenerLook {
@@ -47,7 +48,7 @@ impl Server {
 }
 
 /// Names and texts.
-fn said(found: &[Diagnosis]) -> Vec<(&str, &str)> {
+fn said(found: &[Finding]) -> Vec<(&str, &str)> {
     found.iter().map(|one| (one.id.as_str(), one.text.as_str())).collect()
 }
 
@@ -110,7 +111,7 @@ fn a_burst_that_drains_is_no_standing_queue_and_no_lasting_overload() {
 fn a_queue_that_is_full_at_every_look_is_a_lasting_overload_whose_remedy_is_to_accept_faster() {
     let mut server = Server::new();
     let first = server.look(129, 139, 50);
-    assert!(first[0].fix.as_ref().unwrap().commands.iter().any(|line| line.contains("listen(")));
+    assert!(first[0].fix().unwrap().commands.iter().any(|line| line.contains("listen(")));
     let found = (0..9).map(|_| server.look(128, 10, 50)).last().unwrap();
     assert_eq!(
         said(&found),
@@ -120,7 +121,7 @@ fn a_queue_that_is_full_at_every_look_is_a_lasting_overload_whose_remedy_is_to_a
         )]
     );
     assert_eq!(found[0].evidence["overload"], "lasting");
-    let fix = found[0].fix.as_ref().unwrap();
+    let fix = found[0].fix().unwrap();
     assert!(fix.change.starts_with("Accept faster: "), "{fix:?}");
     assert!(fix.change.ends_with("Raise the limit for bursts only."), "{fix:?}");
     assert_eq!(fix.commands, ["top -H -p 7"], "no longer queue");

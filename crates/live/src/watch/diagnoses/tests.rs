@@ -4,6 +4,7 @@ use super::super::look::{Destination, ListenerLook, Look, SocketDump};
 use super::super::state::{DestinationState, Rates, Segments, Standing};
 use super::super::{History, Process};
 use super::*;
+use tcptoll_core::finding::Severity;
 
 /// An address with as many characters as there can be.
 const LONGEST: &str = "2001:1db8:1111:2222:3333:4444:5555:6666";
@@ -95,7 +96,7 @@ fn worst() -> State {
     state
 }
 
-fn only(state: &State) -> Diagnosis {
+fn only(state: &State) -> Finding {
     let mut found = find(state);
     assert_eq!(found.len(), 1, "{found:?}");
     found.remove(0)
@@ -113,8 +114,8 @@ fn every_fault_is_found_with_evidence_a_short_text_and_a_whole_fix() {
         let first = one.text.trim_start_matches('~').chars().next().unwrap();
         assert!(first.is_ascii_digit(), "{}", one.text);
         assert!(!one.evidence.is_empty() && !one.subject.is_empty());
-        if let Some(fix) = &one.fix {
-            let parts = [&fix.change, &fix.effect, &fix.risk, &fix.undo];
+        if let Some(fix) = one.fix() {
+            let parts = [&fix.change, &fix.effect, &fix.cost, &fix.undo];
             assert!(parts.iter().all(|part| !part.is_empty()), "{fix:?}");
             assert!(!fix.commands.is_empty() && fix.commands.iter().all(|line| !line.is_empty()));
         }
@@ -131,7 +132,7 @@ fn the_queue_limit_tells_whose_backlog_is_to_be_raised() {
         state.listeners.truncate(1);
         state.listeners[0].accept_queue_limit = limit;
         state.listeners[0].process = Some(Process { pid: 7, name: "redis-server".into() });
-        only(&state).fix.unwrap()
+        only(&state).fix().cloned().unwrap()
     };
     let application = fix(511, Some(4_096));
     assert_eq!(application.commands, ["tcp-backlog 4096"]);
@@ -158,7 +159,7 @@ fn overflows_that_no_listener_can_be_blamed_for_are_named_without_one() {
         (found.id.as_str(), found.subject.as_str()),
         ("accept-queue-full", "a listener of this host")
     );
-    assert_eq!(found.fix, None);
+    assert_eq!(found.fix(), None);
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn cookies_are_a_warning_and_dropped_syns_a_problem() {
     assert_eq!(with(5.0, 0.0, 2), [], "cookies for all are no sign of a full queue");
     let dropped = &with(0.0, 5.0, 0)[0];
     assert_eq!(dropped.severity, Severity::Problem);
-    assert_eq!(dropped.fix.as_ref().unwrap().commands, ["sysctl -w net.ipv4.tcp_syncookies=1"]);
+    assert_eq!(dropped.fix().unwrap().commands, ["sysctl -w net.ipv4.tcp_syncookies=1"]);
     assert_eq!(with(0.0, 0.0, 1), []);
 }
 
@@ -397,7 +398,7 @@ fn a_full_syn_queue_is_mended_where_it_is_or_where_the_accept_queue_overflows() 
         let state = State { listeners, ..worst() };
         let mut found = find(&state);
         found.retain(|one| one.id == "syn-queue-full");
-        found[0].fix.take().unwrap().commands
+        found[0].remedies.remove(0).commands
     };
     // The longest SYN queue, then the only accept queue that overflows.
     let (long, full) = (named(1, 4_096, Some(9), None), named(2, 16, Some(0), Some(3.0)));

@@ -9,8 +9,8 @@ use tcptoll_show::svg::Anchor;
 use tcptoll_show::{clean, number};
 
 use super::{Dated, tables};
-use crate::diagnosis::Severity;
 use crate::watch::{DATA_RETRANSMITTED, Episode, Interval, ListenerReview, Series};
+use tcptoll_core::finding::Severity;
 
 /// Bands behind a curve, at most.
 const BANDS_MAX: usize = 100;

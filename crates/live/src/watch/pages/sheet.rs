@@ -9,8 +9,8 @@ use tcptoll_core::sheet::{Forms, Note, Part, Parts, Picture, Sheet, Table, Tone}
 
 use super::pictures::{anchor, timeline};
 use super::{Dated, pictures, tables};
-use crate::diagnosis::{Severity, article};
 use crate::watch::{Episode, Review, Series};
+use tcptoll_core::finding::{Severity, article};
 
 /// Subjects of a cause on the page, at most.
 const SUBJECTS_MAX: usize = 20;

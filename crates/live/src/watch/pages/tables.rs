@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use tcptoll_core::sheet::Table;
 use tcptoll_core::units::{host_port, plural};
 
-use crate::diagnosis::counted;
 use crate::watch::{DATA_RETRANSMITTED, Process};
 use crate::watch::{Episode, ListenerReview, Review};
+use tcptoll_core::finding::counted;
 
 use super::Dated;
 use tcptoll_core::number;

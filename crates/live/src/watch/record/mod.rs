@@ -21,7 +21,6 @@ use tcptoll_core::record::{Passport, boxed, tagged};
 use super::diagnoses::is_lasting;
 use super::look::{Limits, Process};
 use super::state::{DestinationState, ListenerState, Rates, State};
-use crate::diagnosis::{Diagnosis, Severity};
 pub use check::Misfit;
 pub use interval::{
     Count, DATA_RETRANSMITTED, DestinationPart, DiagnosisPart, Interval, ListenerPart, Others,
@@ -30,6 +29,7 @@ use interval::{greatest, limited};
 pub use read::{WatchReadError, WatchRecord};
 pub use review::{Curves, DestinationReview, Episode, Gap, ListenerReview, Peak, Review, Series};
 pub use reviewer::Reviewer;
+use tcptoll_core::finding::{Finding, Severity};
 pub use write::{LIMIT_MIN, WatchRecorder};
 
 /// Version of the format of a watch's record.
@@ -113,7 +113,7 @@ pub struct ListenerLine {
 pub struct DiagnosisLine {
     /// Number by which intervals name it.
     pub n: u32,
-    pub diagnosis: Diagnosis,
+    pub diagnosis: Finding,
 }
 
 /// The last line of a watch's record.
@@ -264,7 +264,7 @@ impl Recording {
     /// What is wrong now. A diagnosis that is only held has ended.
     fn diagnoses(&mut self, state: &State, lines: &mut Vec<WatchLine>) -> Vec<DiagnosisPart> {
         let active = state.diagnoses.iter().filter(|one| !one.evidence.contains_key("ended_s_ago"));
-        let part = |one: &Diagnosis| {
+        let part = |one: &Finding| {
             let key = (one.id.clone(), one.subject.clone(), one.severity, is_lasting(one));
             let (n, seen) = self.diagnoses.entry(key).or_insert_with(|| {
                 let n = self.next;
@@ -350,7 +350,7 @@ fn destinations(state: &State) -> Vec<DestinationPart> {
     listed.map(part).collect()
 }
 
-fn worst(one: &Diagnosis) -> Option<f64> {
+fn worst(one: &Finding) -> Option<f64> {
     let figure = |name: &&str| one.evidence.get(*name).and_then(serde_json::Value::as_f64);
     let names = WORST.iter().find(|names| figure(&names[0]).is_some())?;
     Some(names.iter().filter_map(figure).sum())

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use tcptoll_core::record::Passport;
 
 use super::{Interval, ListenerPart, WatchLine};
-use crate::diagnosis::{Fix, Severity};
 use crate::watch::look::{Counted, Limits, Process};
+use tcptoll_core::finding::{Remedy, Severity};
 
 /// Diagnoses of one subject with less time than this between them are one episode, s.
 pub(super) const MERGE_S: f64 = 60.0;
@@ -132,7 +132,7 @@ pub struct Episode {
     pub ongoing: bool,
     /// What fixes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fix: Option<Fix>,
+    pub fix: Option<Remedy>,
 }
 
 /// All listening sockets of one address and port over the whole watch.

@@ -225,7 +225,7 @@ impl Reviewer {
             episode.severity = episode.severity.min(about.severity);
             // A burst that became a lasting overload has another fix.
             if episode.fix.is_none() || is_lasting(about) {
-                episode.fix.clone_from(&about.fix);
+                episode.fix = about.fix().cloned();
             }
             return Ok(());
         }
@@ -239,7 +239,7 @@ impl Reviewer {
             active_s: part.active_s,
             worst_at_s: at_s,
             ongoing: false,
-            fix: about.fix.clone(),
+            fix: about.fix().cloned(),
         };
         if let Some((before, sum)) = self.episodes.insert(key, (episode, part.clone())) {
             self.ended.push(closed(before, &sum));

@@ -181,7 +181,7 @@ impl Brief {
             _ if has("What it is") => &mut self.see,
             _ if has("See it yourself") || has("On a live machine") => &mut self.shown,
             _ if has("Evidence") => &mut self.evidence,
-            _ if has("What to change") => &mut self.fix,
+            _ if has("What to change") || has("Remedy") => &mut self.fix,
             _ if has("What it costs") || has("Cost") => &mut self.cost,
             _ => return None,
         })

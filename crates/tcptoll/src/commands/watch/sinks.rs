@@ -292,10 +292,10 @@ impl Sink for Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tcptoll_live::diagnosis::{Diagnosis, Severity};
+    use tcptoll_core::finding::{Finding, Severity};
 
     fn state(at_s: f64, wrong: &[bool]) -> State {
-        let diagnosis = |over: &bool| Diagnosis {
+        let diagnosis = |over: &bool| Finding {
             id: "accept-queue-full".into(),
             severity: Severity::Problem,
             subject: "10.0.0.7:80".into(),
@@ -303,7 +303,7 @@ mod tests {
             evidence: [if *over { "ended_s_ago" } else { "drops_per_s" }]
                 .map(|name| (name.to_owned(), 9.into()))
                 .into(),
-            fix: None,
+            remedies: Vec::new(),
         };
         let diagnoses = wrong.iter().map(diagnosis).collect();
         let rates = (at_s > 0.0).then(Default::default);

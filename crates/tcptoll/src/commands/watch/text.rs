@@ -1,9 +1,9 @@
 //! A state as words: the sheet of `--once`, and the words that the screen shares with it.
 
+use tcptoll_core::finding::{Finding, Remedy, Severity, counted};
 use tcptoll_core::number;
 use tcptoll_core::sheet::{Forms, Part, Sheet, Tone};
 use tcptoll_core::units::{host_port, plural};
-use tcptoll_live::diagnosis::{Diagnosis, Fix, Severity, counted};
 use tcptoll_live::watch::{ListenerState, State};
 use tcptoll_show::printable_line;
 use tcptoll_show::sheet::wrap_phrases;
@@ -31,7 +31,7 @@ impl Watched {
 }
 
 /// What a line of a diagnosis begins with: two signs for a problem, one for a warning.
-pub(super) fn mark(one: &Diagnosis) -> &'static str {
+pub(super) fn mark(one: &Finding) -> &'static str {
     match one.severity {
         _ if is_over(one) => "- ",
         Severity::Problem => "!!",
@@ -40,13 +40,13 @@ pub(super) fn mark(one: &Diagnosis) -> &'static str {
 }
 
 /// Whether its evidence has ended, and it is shown a little longer.
-pub(super) fn is_over(one: &Diagnosis) -> bool {
+pub(super) fn is_over(one: &Finding) -> bool {
     one.evidence.contains_key("ended_s_ago")
 }
 
 /// The commands that fix it, then the change in a sentence.
-pub(super) fn fix_in_a_line(one: &Diagnosis) -> Option<String> {
-    let fix = one.fix.as_ref()?;
+pub(super) fn fix_in_a_line(one: &Finding) -> Option<String> {
+    let fix = one.fix()?;
     let commands = fix.commands.join("; ");
     let parts = [commands.as_str(), fix.change.as_str()];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -107,8 +107,8 @@ fn drops(state: &State) -> String {
 }
 
 /// A fix, each part beside its label. Commands stay in one piece, so that they can be copied.
-pub(super) fn fix_parts(fix: &Fix, indent: usize) -> Vec<Part> {
-    let Fix { change, commands, effect, risk, undo, .. } = fix;
+pub(super) fn fix_parts(fix: &Remedy, indent: usize) -> Vec<Part> {
+    let Remedy { change, commands, effect, cost, undo, .. } = fix;
     let words = |(label, text): (&str, &String)| {
         let label = format!("{:indent$}{label}", "");
         (!text.is_empty()).then(|| Part::labelled(label, indent + 8, text, Tone::Plain))
@@ -120,7 +120,7 @@ pub(super) fn fix_parts(fix: &Fix, indent: usize) -> Vec<Part> {
     let mut parts = Vec::from_iter(words(("change", change)));
     parts.extend(commands.iter().filter(|one| !one.is_empty()).enumerate().map(command));
     parts
-        .extend([("effect", effect), ("risk", risk), ("undo", undo)].into_iter().filter_map(words));
+        .extend([("effect", effect), ("risk", cost), ("undo", undo)].into_iter().filter_map(words));
     parts
 }
 
@@ -138,7 +138,7 @@ pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> Sheet {
             Severity::Warning => Tone::Doubt,
         };
         parts.extend([Part::Blank, Part::labelled(mark(one), 3, &one.text, tone)]);
-        parts.extend(one.fix.iter().flat_map(|fix| fix_parts(fix, 3)));
+        parts.extend(one.fix().into_iter().flat_map(|fix| fix_parts(fix, 3)));
         parts.push(line(format!("   {:<8}tcptoll explain {}", "explain", one.id)));
     }
     left_out(&mut parts, "more fault", state.diagnoses_left_out);

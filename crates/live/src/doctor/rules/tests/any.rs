@@ -133,8 +133,8 @@ proptest! {
             prop_assert!(!shown.chars().any(char::is_control) && !shown.contains("\\u001b"), "{shown}");
             let same = found[..at].iter().any(|other| (&other.id, &other.subject) == (&one.id, &one.subject));
             prop_assert!(!same, "{} of {} twice", one.id, one.subject);
-            if let Some(fix) = &one.fix {
-                let parts = [&fix.change, &fix.effect, &fix.risk, &fix.undo];
+            if let Some(fix) = one.fix() {
+                let parts = [&fix.change, &fix.effect, &fix.cost, &fix.undo];
                 prop_assert!(parts.iter().all(|part| !part.is_empty()), "{fix:?}");
                 prop_assert!(!fix.commands.is_empty() && fix.commands.iter().all(|line| !line.is_empty()));
                 let lines = fix.commands.iter().chain(parts).any(|line| line.chars().any(char::is_control));

@@ -5,9 +5,9 @@ use super::super::config::{
 };
 use super::super::{Neighbour, Opening, StandingQueue};
 use super::*;
-use crate::diagnosis::Severity;
 use crate::watch::diagnoses::TEXT_MAX;
 use crate::watch::{DestinationState, Limits, ListenerState, Process, Rates, Standing, State};
+use tcptoll_core::finding::Severity;
 
 const NGINX: Program = Program::Nginx;
 const APACHE: Program = Program::Apache;
@@ -88,7 +88,7 @@ fn a_backlog_over_somaxconn_is_named_once_a_line_with_what_the_kernel_made_of_it
     assert_eq!(one.text, "Redis asks for a backlog of 8,192; somaxconn 4,096 clamps it to 4,096");
     assert_eq!(one.evidence["accept_queue_limit"], 4_096);
     assert_eq!(one.evidence["listeners"].as_array().unwrap().len(), 2);
-    let fix = one.fix.as_ref().unwrap();
+    let fix = one.fix().unwrap();
     assert_eq!(fix.commands[0], "sysctl -w net.core.somaxconn=8192");
     assert!(fix.undo.starts_with("sysctl -w net.core.somaxconn=4096"));
 }
@@ -188,7 +188,7 @@ fn a_lasting_overload_is_not_answered_with_a_longer_queue() {
     all.state.diagnoses = live::find(&all.state);
     let [one] = &diagnose(&all)[..] else { panic!("{:?}", found(&all)) };
     assert_eq!(one.evidence["program"], "nginx");
-    let fix = one.fix.as_ref().unwrap();
+    let fix = one.fix().unwrap();
     assert!(fix.change.starts_with("Accept faster"), "{fix:?}");
     assert!(fix.commands.iter().all(|line| !line.contains("backlog")), "{fix:?}");
     // A standing queue that does not overflow; the workers are why, where they are known.
@@ -214,7 +214,7 @@ fn the_fix_of_a_full_queue_names_the_limit_that_is_the_smaller_and_its_line() {
         all.sysctls.insert("net.core.somaxconn".into(), "4096".into());
         let [one] = &diagnose(&all)[..] else { panic!("{:?}", found(&all)) };
         assert_eq!(one.evidence["program"], "nginx");
-        one.fix.clone().unwrap()
+        one.fix().cloned().unwrap()
     };
     let own = fix(50, line(50, 9));
     assert_eq!(
@@ -222,7 +222,7 @@ fn the_fix_of_a_full_queue_names_the_limit_that_is_the_smaller_and_its_line() {
         "Raise the backlog of nginx from 50 (/etc/conf:9); somaxconn allows 4096. If the queue stays full, accept faster instead."
     );
     assert_eq!(own.commands, ["listen 0.0.0.0:80 backlog=4096;", "systemctl restart nginx"]);
-    assert!(own.risk.contains("reuseport"), "{own:?}");
+    assert!(own.cost.contains("reuseport"), "{own:?}");
     let clamped = fix(4_096, line(4_096, 9));
     assert_eq!(clamped.commands[0], "sysctl -w net.core.somaxconn=8192");
     assert!(clamped.change.contains("net.core.somaxconn, which limits the queue"), "{clamped:?}");
@@ -318,9 +318,9 @@ fn keepalive_of_an_upstream_is_wasted_only_where_somebody_asked_for_it() {
     };
     let [one] = &with(line(16, 5), default(false), false)[..] else { panic!("one") };
     assert_eq!((one.id.as_str(), one.subject.as_str()), (UPSTREAM_NOT_REUSED, "/etc/conf:5"));
-    assert_eq!(one.fix.as_ref().unwrap().commands[0], "proxy_http_version 1.1;");
+    assert_eq!(one.fix().unwrap().commands[0], "proxy_http_version 1.1;");
     let [one] = &with(line(16, 5), default(false), true)[..] else { panic!("one") };
-    assert_eq!(one.fix.as_ref().unwrap().commands[0], "fastcgi_keep_conn on;");
+    assert_eq!(one.fix().unwrap().commands[0], "fastcgi_keep_conn on;");
     assert!(with(line(16, 5), line(true, 6), false).is_empty());
     assert!(with(line(16, 5), None, false).is_empty(), "a version that is not known");
     assert!(with(default(32), line(false, 6), false).is_empty(), "nginx 1.29.7 and newer");
@@ -398,7 +398,7 @@ fn a_line_that_turns_probes_off_counts_at_once_where_the_server_keeps_idle_clien
     let [one] = &with(REDIS, line(0.0, 8), None)[..] else { panic!("one") };
     assert_eq!(one.text, "4 of 9 connections of clients of port 6379 send no probe within 350 s");
     assert_eq!(one.evidence["configured_at"], "/etc/conf:8");
-    assert_eq!(one.fix.as_ref().unwrap().commands[0], "tcp-keepalive 60");
+    assert_eq!(one.fix().unwrap().commands[0], "tcp-keepalive 60");
     assert_eq!(with(REDIS, line(351.0, 8), None).len(), 1);
     assert!(with(REDIS, line(350.0, 8), None).is_empty());
     assert!(with(REDIS, default(0.0), None).is_empty(), "nobody wrote it down");

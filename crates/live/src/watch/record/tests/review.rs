@@ -1,10 +1,10 @@
-use crate::diagnosis::Diagnosis;
 use crate::watch::record::review::*;
 use crate::watch::record::*;
 use crate::watch::record::{
     Count, DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart,
     WatchHeader, WatchLine, WatchSummary,
 };
+use tcptoll_core::finding::Finding;
 
 fn header() -> WatchLine {
     let header = WatchHeader {
@@ -34,13 +34,13 @@ fn diagnosis(n: u32) -> WatchLine {
 }
 
 fn diagnosed(n: u32, severity: Severity) -> WatchLine {
-    let diagnosis = Diagnosis {
+    let diagnosis = Finding {
         id: "accept-queue-full".into(),
         severity,
         subject: "10.0.0.7:80".into(),
         text: "first".into(),
         evidence: BTreeMap::new(),
-        fix: None,
+        remedies: Vec::new(),
     };
     WatchLine::Diagnosis(Box::new(DiagnosisLine { n, diagnosis }))
 }

@@ -19,8 +19,8 @@ use self::view::{KeyAction, OverlayPage, ScreenState};
 use super::text::{Watched, fix_parts, is_over};
 use crate::commands::{explain, prose};
 use crate::{exit, screen};
+use tcptoll_core::finding::{Finding, Severity};
 use tcptoll_core::sheet::{Part, Tone};
-use tcptoll_live::diagnosis::{Diagnosis, Severity};
 use tcptoll_live::watch::History;
 use tcptoll_show::TextStyle;
 
@@ -198,7 +198,7 @@ fn help() -> Vec<Part> {
     keys.into_iter().chain(list(KEYS)).chain(words).chain(list(WORDS)).collect()
 }
 
-fn explained(one: &Diagnosis, width: usize) -> Vec<Part> {
+fn explained(one: &Finding, width: usize) -> Vec<Part> {
     let severity = match one.severity {
         _ if is_over(one) => "ended",
         Severity::Problem => "problem",
@@ -207,7 +207,7 @@ fn explained(one: &Diagnosis, width: usize) -> Vec<Part> {
     let head = format!("{severity} · {} · {}", one.id, one.subject);
     let mut parts =
         vec![Part::prose(0, head, Tone::Strong), Part::prose(0, &one.text, Tone::Plain)];
-    if let Some(fix) = &one.fix {
+    if let Some(fix) = one.fix() {
         parts.push(Part::heading("Fix"));
         parts.extend(fix_parts(fix, 2));
     }

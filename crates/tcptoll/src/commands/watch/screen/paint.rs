@@ -1,8 +1,8 @@
 //! Draws the sections: header, what is wrong, listeners, destinations, keys.
 
+use tcptoll_core::finding::Severity;
 use tcptoll_core::number;
 use tcptoll_core::units::plural;
-use tcptoll_live::diagnosis::Severity;
 use tcptoll_live::watch::{History, ListenerState, State};
 use tcptoll_show::printable_line;
 use textwrap::core::display_width;
@@ -275,7 +275,7 @@ fn diagnoses(
     }
     let selected = view.selected(rows, Section::Wrong).filter(|_| focus == Section::Wrong);
     let room = width.saturating_sub(4);
-    let row = |(at, one): (usize, &tcptoll_live::diagnosis::Diagnosis)| {
+    let row = |(at, one): (usize, &tcptoll_core::finding::Finding)| {
         let ink = match one.severity {
             _ if is_over(one) => Ink::Faint,
             Severity::Problem => Ink::Problem,

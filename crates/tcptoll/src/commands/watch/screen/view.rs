@@ -1,7 +1,7 @@
 //! What the user looks at: which moment, which rows in which order, which page. Keys change it.
 
+use tcptoll_core::finding::Finding;
 use tcptoll_core::units::host_port;
-use tcptoll_live::diagnosis::Diagnosis;
 use tcptoll_live::watch::diagnoses::of_destination;
 use tcptoll_live::watch::{DestinationState, History, ListenerState, State};
 
@@ -31,7 +31,7 @@ impl Section {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum OverlayPage {
     Help,
-    Explained(Box<Diagnosis>),
+    Explained(Box<Finding>),
 }
 
 /// What a key asks of the program.
@@ -87,7 +87,7 @@ pub(super) struct ScreenState {
 /// What is shown of a state.
 pub(super) struct Rows<'a> {
     pub(super) state: &'a State,
-    pub(super) wrong: &'a [Diagnosis],
+    pub(super) wrong: &'a [Finding],
     pub(super) listeners: Vec<&'a ListenerState>,
     pub(super) destinations: Vec<&'a DestinationState>,
 }
@@ -126,8 +126,8 @@ impl Rows<'_> {
     }
 
     /// The first diagnosis of a row's subject. A listener and a destination may have the same address.
-    pub(super) fn wrong_with(&self, section: Section, subject: &str) -> Option<&Diagnosis> {
-        let of_listener = |one: &Diagnosis| one.evidence.contains_key("accept_queue_limit");
+    pub(super) fn wrong_with(&self, section: Section, subject: &str) -> Option<&Finding> {
+        let of_listener = |one: &Finding| one.evidence.contains_key("accept_queue_limit");
         self.wrong.iter().find(|one| {
             one.subject == subject && of_listener(one) == (section == Section::Listeners)
         })
@@ -326,7 +326,7 @@ fn neighbour(rows: &Rows<'_>, from: Section, step: usize) -> Section {
 }
 
 /// The diagnosis of a row, or why there is none.
-fn explained<'a>(rows: &'a Rows<'_>, section: Section, at: usize) -> Result<&'a Diagnosis, String> {
+fn explained<'a>(rows: &'a Rows<'_>, section: Section, at: usize) -> Result<&'a Finding, String> {
     if section == Section::Wrong {
         return rows.wrong.get(at).ok_or_else(|| "nothing is wrong".to_owned());
     }
