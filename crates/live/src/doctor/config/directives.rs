@@ -6,7 +6,8 @@
 
 use super::Program;
 use super::settings::Unit::{
-    self, Count, Flag, Inverse, Milliseconds, Positive, Seconds, Size, Switch, Text, Words,
+    self, Count, Flag, Inverse, Milliseconds, Positive, Seconds, Size, Switch, SwitchOrCount, Text,
+    Words,
 };
 use Field::{
     Backlog, Bind, Client, ClientProbes, Closes, ClosesServer, ConnectTimeout, Connection,
@@ -112,7 +113,8 @@ const APACHE: &[Directive] = &[
     row(Main, "proxytimeout", ProxyTimeout, Seconds, Nothing),
     row(Main, "receivebuffersize", Receive, Positive, Nothing),
     row(Main, "sendbuffersize", Send, Positive, Nothing),
-    row(Section, "keepalive", Keeps, Switch, Is("on")),
+    // An old form gives the number of requests.
+    row(Section, "keepalive", Keeps, SwitchOrCount, Is("on")),
     row(Section, "keepalivetimeout", KeepaliveTimeout, Seconds, Is("5")),
     row(Upstream, "max", IdleConnections, Count, Nothing),
     row(Upstream, "ttl", IdleTimeout, Seconds, Nothing),

@@ -60,7 +60,8 @@ pub(super) fn plain(line: &str) -> Vec<String> {
     words(line, Some('#'))
 }
 
-/// `[name]` as two words, `name = value` too, without the quotes of a value and the comment behind it.
+/// `[name]` as two words, `name = value` too, without the quotes of a value and the comment behind it;
+/// `!name value` as it is.
 pub(super) fn ini(line: &str, quotes: &[char], comment: &str) -> Vec<String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with(['#', ';']) {
@@ -69,10 +70,13 @@ pub(super) fn ini(line: &str, quotes: &[char], comment: &str) -> Vec<String> {
     if let Some(name) = line.strip_prefix('[') {
         return vec!["[".to_owned(), name.split(']').next().unwrap_or(name).trim().to_owned()];
     }
-    let by = if line.starts_with('!') { char::is_whitespace } else { |c| c == '=' };
-    let Some((name, value)) = line.split_once(by) else { return vec![line.to_owned()] };
+    let is_order = line.starts_with('!');
+    let by = if is_order { char::is_whitespace } else { |c| c == '=' };
+    let split = line.split_once(by).or_else(|| is_order.then_some((line, "")));
+    let Some((name, value)) = split else { return vec![line.to_owned()] };
     let value = value.trim();
     let value = match value.strip_prefix(quotes) {
+        _ if is_order => value,
         Some(rest) => rest.split(quotes).next().unwrap_or(rest),
         None => value.split(comment).next().unwrap_or(value).trim(),
     };

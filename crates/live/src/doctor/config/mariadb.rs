@@ -62,9 +62,12 @@ fn config(reading: &Reading<'_>, settings: &Settings) -> ServerConfig {
     if settings.plain(Field::SkipNetworking) != Some(true) {
         let bind = settings.plain::<String>(Field::Bind).unwrap_or_default();
         let port = reading.value(settings, Field::Port).map(|port| port.value);
-        let hosts: Vec<&str> = bind.split(',').map(str::trim).collect();
-        // Both families, where the kernel has both.
-        let on = addresses(&hosts, "[::]", &[port, settings.plain(Field::ExtraPort)]);
+        let hosts = bind.split(',').map(|host| match host.trim() {
+            // Both families, where the kernel has both.
+            "" | "*" => "::",
+            host => host,
+        });
+        let on = addresses(&hosts.collect::<Vec<_>>(), &[port, settings.plain(Field::ExtraPort)]);
         let listen = |on| Listen { on, backlog: backlog.clone(), ..Listen::default() };
         config.listens = on.into_iter().map(listen).collect();
     }

@@ -127,14 +127,14 @@ impl Nginx<'_, '_> {
     /// Connections of all processes: `worker_processes` × `worker_connections`.
     fn workers(&mut self, all: &[Directive]) {
         let events = all.iter().filter(|one| one.name == "events").flat_map(|one| &one.inside);
-        let own = own(Level::Main, all.iter().chain(events));
-        let processes = own.plain::<String>(Field::Processes);
+        let events = own(Level::Main, events);
+        let processes = own(Level::Main, all.iter()).plain::<String>(Field::Processes);
         let processes = match processes.as_deref() {
             None => Some(1),
             Some("auto") => Some(self.reading.process.cpus).filter(|&cpus| cpus > 0),
             Some(number) => count(number),
         };
-        let connections: Option<Sourced<u64>> = self.reading.value(&own, Field::Workers);
+        let connections: Option<Sourced<u64>> = self.reading.value(&events, Field::Workers);
         self.config.workers = processes.zip(connections).and_then(|(processes, connections)| {
             let value = processes.checked_mul(connections.value)?;
             Some(Sourced { value, at: connections.at })

@@ -354,14 +354,14 @@ pub(super) fn url_host(url: &str) -> Option<String> {
     if host.is_empty() { None } else { address(host, "localhost", Some(port)) }
 }
 
-/// The addresses of hosts and ports; `any`: that of a host that is left out.
-pub(super) fn addresses(hosts: &[&str], any: &str, ports: &[Option<u64>]) -> Vec<String> {
-    let ports = ports.iter().flatten().filter_map(|&port| u16::try_from(port).ok());
-    let ports = ports.filter(|&port| port > 0);
-    ports
-        .flat_map(|port| hosts.iter().filter_map(move |host| address(host, any, Some(port))))
-        .map(|on| clipped(&on))
-        .collect()
+/// The addresses of hosts and ports; port 0 is none.
+pub(super) fn addresses(hosts: &[&str], ports: &[Option<u64>]) -> Vec<String> {
+    let on = |host: &str, port: u64| match host {
+        bare if bare.contains(':') && !bare.starts_with('[') => format!("[{bare}]:{port}"),
+        host => format!("{host}:{port}"),
+    };
+    let ports = ports.iter().copied().flatten().filter(|port| *port > 0);
+    ports.flat_map(|port| hosts.iter().map(move |host| clipped(&on(host, port)))).collect()
 }
 
 /// The shortest of several times.

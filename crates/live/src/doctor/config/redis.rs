@@ -28,16 +28,17 @@ pub(super) fn read(reading: &mut Reading<'_>) -> ServerConfig {
     let mut config = reading.config();
     let bind: Vec<String> = settings.plain(Field::Bind).unwrap_or_default();
     let hosts = bind.iter().map(|host| match host.trim_start_matches('-') {
+        "*" => "0.0.0.0",
         "::*" => "::",
         host => host,
     });
     let mut hosts: Vec<&str> = hosts.collect();
     if hosts.is_empty() {
-        hosts = vec!["*", "::"];
+        hosts = vec!["0.0.0.0", "::"];
     }
     let port = reading.value(&settings, Field::Port).map(|port| port.value);
     let backlog = reading.value(&settings, Field::Backlog);
-    let mut on = addresses(&hosts, "0.0.0.0", &[port, settings.plain(Field::TlsPort)]);
+    let mut on = addresses(&hosts, &[port, settings.plain(Field::TlsPort)]);
     on.extend(settings.plain(Field::Socket).filter(|path: &String| !path.is_empty()));
     let listen = |on| Listen { on, backlog: backlog.clone(), ..Listen::default() };
     config.listens = on.into_iter().map(listen).collect();

@@ -18,8 +18,10 @@ pub(super) enum Unit {
     Size,
     /// The same; 0 is as if nothing set it.
     Positive,
-    /// `on` or `off`; or a number, of which 0 is off.
+    /// `on` or `off`.
     Switch,
+    /// The same; or a number, of which 0 is off.
+    SwitchOrCount,
     /// `off` or `on`.
     Inverse,
     /// On by its name alone.
@@ -47,7 +49,8 @@ impl Unit {
             Self::Count => Value::Count(count(first)?),
             Self::Size => Value::Count(size(first)?),
             Self::Positive => Value::Count(size(first).filter(|&size| size > 0)?),
-            Self::Switch => Value::Is(switch(first).or_else(|| Some(count(first)? > 0))?),
+            Self::Switch => Value::Is(switch(first)?),
+            Self::SwitchOrCount => Value::Is(switch(first).or_else(|| Some(count(first)? > 0))?),
             Self::Inverse => Value::Is(!switch(first)?),
             Self::Flag => Value::Is(first.is_empty() || switch(first) == Some(true)),
             Self::Text => Value::Text(clipped(first)),
