@@ -32,6 +32,9 @@ struct Apache<'r, 'a> {
     /// Of each virtual host its ports, of which none stands for all.
     hosts: Vec<(Vec<Option<u16>>, Settings)>,
     no_reuse: Option<ConfigPosition>,
+    /// Sections around the line that is read, and files around its own.
+    sections: Vec<Section>,
+    depth: usize,
     targets: Vec<Target>,
 }
 
@@ -79,15 +82,19 @@ pub(super) fn read(reading: &mut Reading<'_>) -> ServerConfig {
         main: Settings::new(Program::Apache),
         hosts: Vec::new(),
         no_reuse: None,
+        sections: Vec::new(),
+        depth: 0,
         targets: Vec::new(),
     };
     let at = apache.reading.command_line();
     for line in after(&arguments, "-C") {
-        apache.line(line, &at, 0, &mut Vec::new());
+        apache.line(line, &at);
+        apache.sections.clear();
     }
-    apache.file(&file, 0, &mut Vec::new());
+    apache.file(&file);
     for line in after(&arguments, "-c") {
-        apache.line(line, &at, 0, &mut Vec::new());
+        apache.sections.clear();
+        apache.line(line, &at);
     }
     apache.fill(config)
 }
@@ -128,7 +135,7 @@ fn envvars(reading: &mut Reading<'_>, path: &str) -> BTreeMap<String, String> {
 }
 
 impl Apache<'_, '_> {
-    fn file(&mut self, path: &str, depth: usize, sections: &mut Vec<Section>) {
+    fn file(&mut self, path: &str) {
         let Some(text) = self.reading.text(path) else { return };
         let mut lines = text.lines().enumerate();
         while let Some((number, line)) = lines.next() {
@@ -141,15 +148,15 @@ impl Apache<'_, '_> {
             if whole.is_empty() || whole.starts_with('#') {
                 continue;
             }
-            self.line(&whole, &place(path, number), depth, sections);
+            self.line(&whole, &place(path, number));
         }
     }
 
-    fn line(&mut self, line: &str, at: &ConfigPosition, depth: usize, sections: &mut Vec<Section>) {
+    fn line(&mut self, line: &str, at: &ConfigPosition) {
         if let Some(name) = line.strip_prefix("</") {
             let name = name.trim_end_matches('>').trim().to_ascii_lowercase();
-            if let Some(index) = sections.iter().rposition(|section| section.name == name) {
-                sections.truncate(index);
+            if let Some(index) = self.sections.iter().rposition(|one| one.name == name) {
+                self.sections.truncate(index);
             }
             return;
         }
@@ -158,15 +165,15 @@ impl Apache<'_, '_> {
         if let Some(inside) = line.strip_prefix('<') {
             let inside = inside.trim_end().trim_end_matches('>');
             let (name, argument) = inside.split_once(char::is_whitespace).unwrap_or((inside, ""));
-            self.section(&name.to_ascii_lowercase(), argument.trim(), sections);
+            self.section(&name.to_ascii_lowercase(), argument.trim());
             return;
         }
-        if sections.iter().any(|section| !section.counts) {
+        if self.sections.iter().any(|section| !section.counts) {
             return;
         }
         let words = words(line, None);
         let Some((name, values)) = words.split_first() else { return };
-        self.directive(&name.to_ascii_lowercase(), values, at, depth, sections);
+        self.directive(&name.to_ascii_lowercase(), values, at);
     }
 
     /// `${NAME}` replaced, where the name is known.
@@ -193,8 +200,8 @@ impl Apache<'_, '_> {
         whole
     }
 
-    fn section(&mut self, name: &str, argument: &str, sections: &mut Vec<Section>) {
-        if sections.len() >= SECTIONS_MAX {
+    fn section(&mut self, name: &str, argument: &str) {
+        if self.sections.len() >= SECTIONS_MAX {
             self.reading.missing("Apache: sections are nested too deeply");
             return;
         }
@@ -205,14 +212,14 @@ impl Apache<'_, '_> {
             "ifdefine" => self.defined.contains(wanted) != negated.is_some(),
             _ => true,
         };
-        let counts_around = sections.iter().all(|section| section.counts);
+        let counts_around = self.sections.iter().all(|section| section.counts);
         if name == "virtualhost" && counts_around && self.hosts.len() < ENTRIES_MAX {
             let port = |one: &str| one.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
             let ports = argument.split_whitespace().map(port).collect();
             self.hosts.push((ports, Settings::new(Program::Apache)));
         }
         let argument = clipped(argument.trim_matches(['"', '\'']));
-        sections.push(Section { name: name.to_owned(), argument, counts });
+        self.sections.push(Section { name: name.to_owned(), argument, counts });
     }
 
     /// Whether a module is there, by the name of its file or its own: `mod_ssl.c`, `ssl_module`.
@@ -223,23 +230,19 @@ impl Apache<'_, '_> {
             || self.modules.contains(&stem)
     }
 
-    fn directive(
-        &mut self,
-        name: &str,
-        values: &[String],
-        at: &ConfigPosition,
-        depth: usize,
-        sections: &mut Vec<Section>,
-    ) {
+    fn directive(&mut self, name: &str, values: &[String], at: &ConfigPosition) {
         let first = values.first().map_or("", String::as_str);
         let has_room = self.variables.len().max(self.defined.len()) < NAMES_MAX;
         match name {
             "include" | "includeoptional" => {
                 let pattern = join(&self.root, first);
                 let optional = name == "includeoptional";
-                for path in self.reading.included(&pattern, depth, optional) {
-                    self.file(&path, depth + 1, sections);
+                let files = self.reading.included(&pattern, self.depth, optional);
+                self.depth += 1;
+                for file in files {
+                    self.file(&file);
                 }
+                self.depth -= 1;
             }
             "serverroot" => self.root = clipped(first),
             "define" if has_room => {
@@ -247,9 +250,7 @@ impl Apache<'_, '_> {
                 let value = values.get(1).map_or("", String::as_str);
                 self.variables.insert(clipped(first), clipped(value));
             }
-            "loadmodule" if self.modules.len() < NAMES_MAX => {
-                self.modules.extend([stem(first)]);
-            }
+            "loadmodule" if self.modules.len() < NAMES_MAX => self.modules.extend([stem(first)]),
             "listen" if self.listens.len() < ENTRIES_MAX => {
                 self.listens.extend(address(first, "[::]", None).map(|on| clipped(&on)));
             }
@@ -257,7 +258,7 @@ impl Apache<'_, '_> {
                 self.no_reuse = Some(at.clone());
             }
             "proxypass" | "proxypassmatch" => {
-                let inside = sections.iter().any(|one| one.name.starts_with("location"));
+                let inside = self.sections.iter().any(|one| one.name.starts_with("location"));
                 let target = usize::from(!inside);
                 self.pass(values.get(target..).unwrap_or_default(), at, None);
             }
@@ -266,21 +267,21 @@ impl Apache<'_, '_> {
                 // Outside its section, the balancer comes first.
                 let of = if is_member { "balancer://" } else { "://" };
                 let (target, values) = match values.split_first() {
-                    Some((first, values)) if first.contains(of) => (Some(first.as_str()), values),
+                    Some((first, values)) if first.contains(of) => (Some(first.clone()), values),
                     _ => {
-                        let own = sections.iter().rev().find(|one| one.name == "proxy");
-                        (own.map(|section| section.argument.as_str()), values)
+                        let own = self.sections.iter().rev().find(|one| one.name == "proxy");
+                        (own.map(|section| section.argument.clone()), values)
                     }
                 };
-                let known = |one: &&mut Target| Some(one.name.as_str()) == target;
+                let known = |one: &&mut Target| Some(&one.name) == target.as_ref();
                 if is_member {
-                    self.pass(values, at, target);
+                    self.pass(values, at, target.as_deref());
                 } else if let Some(one) = self.targets.iter_mut().find(known) {
                     one.settings.parameters(Level::Upstream, values, at);
                 }
             }
             _ => {
-                let in_host = sections.iter().any(|section| section.name == "virtualhost");
+                let in_host = self.sections.iter().any(|one| one.name == "virtualhost");
                 let host = self.hosts.last_mut().filter(|_| in_host).map(|(_, host)| host);
                 host.unwrap_or(&mut self.main).set(Level::Section, name, values, at);
                 if !in_host || name != "timeout" {

@@ -6,8 +6,8 @@
 
 use super::Program;
 use super::settings::Unit::{
-    self, Count, Flag, Inverse, Milliseconds, Positive, Seconds, Size, Switch, SwitchOrCount, Text,
-    Words,
+    self, Count, Flag, Inverse, Milliseconds, Positive, PositiveSize, Seconds, Size, Switch,
+    SwitchOrCount, Text, Words,
 };
 use Field::{
     Backlog, Bind, Client, ClientProbes, Closes, ClosesServer, ConnectTimeout, Connection,
@@ -187,10 +187,10 @@ const PHP_FPM: &[Directive] = &[
 /// mariadb.com/kb/en/server-system-variables.
 const MARIADB: &[Directive] = &[
     // 50 and a fifth of the connections, at most 900; also where it is set to 0.
-    row(Main, "back_log", Backlog, Positive, Nothing),
+    row(Main, "back_log", Backlog, PositiveSize, Nothing),
     row(Main, "bind_address", Bind, Text, Nothing),
     row(Main, "port", Port, Size, Is("3306")),
-    row(Main, "extra_port", ExtraPort, Positive, Nothing),
+    row(Main, "extra_port", ExtraPort, PositiveSize, Nothing),
     row(Main, "skip_networking", SkipNetworking, Flag, Nothing),
     row(Main, "socket", Socket, Text, Nothing),
     row(Main, "max_connections", Workers, Size, Is("151")),
@@ -253,4 +253,28 @@ pub(super) fn preset(
         }
     };
     Some((row.unit, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_read_by_its_own_unit_and_no_directive_stands_twice_on_a_level() {
+        for program in Program::ALL {
+            for (index, row) in of(program).iter().enumerate() {
+                let defaults = match row.preset {
+                    Nothing => vec![],
+                    Is(text) => vec![text],
+                    Since(_, new, old) | IsIfKnown(_, new, old) => vec![new, old],
+                };
+                for text in defaults {
+                    assert!(row.unit.value(&[text.to_owned()]).is_some(), "{}: {text}", row.name);
+                }
+                let mut before = of(program).iter().take(index);
+                assert!(!before.any(|one| (one.level, one.name) == (row.level, row.name)));
+                assert_eq!(row.name, row.name.to_ascii_lowercase());
+            }
+        }
+    }
 }

@@ -354,13 +354,13 @@ pub(super) fn url_host(url: &str) -> Option<String> {
     if host.is_empty() { None } else { address(host, "localhost", Some(port)) }
 }
 
-/// The addresses of hosts and ports; port 0 is none.
+/// The addresses of hosts and ports.
 pub(super) fn addresses(hosts: &[&str], ports: &[Option<u64>]) -> Vec<String> {
     let on = |host: &str, port: u64| match host {
         bare if bare.contains(':') && !bare.starts_with('[') => format!("[{bare}]:{port}"),
         host => format!("{host}:{port}"),
     };
-    let ports = ports.iter().copied().flatten().filter(|port| *port > 0);
+    let ports = ports.iter().copied().flatten();
     ports.flat_map(|port| hosts.iter().map(move |host| clipped(&on(host, port)))).collect()
 }
 

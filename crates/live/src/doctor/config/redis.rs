@@ -38,7 +38,8 @@ pub(super) fn read(reading: &mut Reading<'_>) -> ServerConfig {
     }
     let port = reading.value(&settings, Field::Port).map(|port| port.value);
     let backlog = reading.value(&settings, Field::Backlog);
-    let mut on = addresses(&hosts, &[port, settings.plain(Field::TlsPort)]);
+    let ports = [port, settings.plain(Field::TlsPort)].map(|port| port.filter(|&port| port > 0));
+    let mut on = addresses(&hosts, &ports);
     on.extend(settings.plain(Field::Socket).filter(|path: &String| !path.is_empty()));
     let listen = |on| Listen { on, backlog: backlog.clone(), ..Listen::default() };
     config.listens = on.into_iter().map(listen).collect();

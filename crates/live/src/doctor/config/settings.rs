@@ -16,8 +16,10 @@ pub(super) enum Unit {
     Count,
     /// A number with `k`, `m` or `g` behind it.
     Size,
-    /// The same; 0 is as if nothing set it.
+    /// A number; 0 is as if nothing set it.
     Positive,
+    /// A size; 0 is as if nothing set it.
+    PositiveSize,
     /// `on` or `off`.
     Switch,
     /// The same; or a number, of which 0 is off.
@@ -41,14 +43,15 @@ pub(super) enum Value {
 }
 
 impl Unit {
-    fn value(self, words: &[String]) -> Option<Value> {
+    pub(super) fn value(self, words: &[String]) -> Option<Value> {
         let first = words.first().map_or("", String::as_str);
         Some(match self {
             Self::Seconds => Value::Seconds(seconds(first, 1.0)?),
             Self::Milliseconds => Value::Seconds(seconds(first, 1e-3)?),
             Self::Count => Value::Count(count(first)?),
             Self::Size => Value::Count(size(first)?),
-            Self::Positive => Value::Count(size(first).filter(|&size| size > 0)?),
+            Self::Positive => Value::Count(count(first).filter(|&count| count > 0)?),
+            Self::PositiveSize => Value::Count(size(first).filter(|&size| size > 0)?),
             Self::Switch => Value::Is(switch(first)?),
             Self::SwitchOrCount => Value::Is(switch(first).or_else(|| Some(count(first)? > 0))?),
             Self::Inverse => Value::Is(!switch(first)?),
