@@ -8,6 +8,7 @@
 //! could not be read may set another value.
 
 mod apache;
+pub(super) mod apps;
 mod blocks;
 mod directives;
 mod haproxy;
@@ -22,6 +23,7 @@ mod settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use apps::App;
 pub use reading::{Files, Process};
 
 /// Addresses, groups of servers, or servers of one group, at most.
@@ -40,6 +42,7 @@ pub fn read(program: Program, process: &Process, files: &mut dyn Files) -> Serve
         Program::Haproxy => haproxy::read(&mut reading),
         Program::PhpFpm => php_fpm::read(&mut reading),
         Program::Mariadb => mariadb::read(&mut reading),
+        Program::App(app) => apps::read(&mut reading, app),
     };
     config.listens.truncate(ENTRIES_MAX);
     config.upstreams.truncate(ENTRIES_MAX);
@@ -68,11 +71,27 @@ pub enum Program {
     PhpFpm,
     /// `MariaDB` or `MySQL`.
     Mariadb,
+    /// An application server behind one of these.
+    #[serde(untagged)]
+    App(App),
 }
 
 impl Program {
-    pub const ALL: [Self; 6] =
-        [Self::Nginx, Self::Apache, Self::Redis, Self::Haproxy, Self::PhpFpm, Self::Mariadb];
+    pub const ALL: [Self; 13] = [
+        Self::Nginx,
+        Self::Apache,
+        Self::Redis,
+        Self::Haproxy,
+        Self::PhpFpm,
+        Self::Mariadb,
+        Self::App(App::Gunicorn),
+        Self::App(App::Uvicorn),
+        Self::App(App::Hypercorn),
+        Self::App(App::Node),
+        Self::App(App::Puma),
+        Self::App(App::Tomcat),
+        Self::App(App::Jetty),
+    ];
 
     /// Its name in a sentence.
     pub fn name(self) -> &'static str {
@@ -83,6 +102,7 @@ impl Program {
             Self::Haproxy => "HAProxy",
             Self::PhpFpm => "PHP-FPM",
             Self::Mariadb => "MariaDB",
+            Self::App(app) => app.name(),
         }
     }
 }

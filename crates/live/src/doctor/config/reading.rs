@@ -43,6 +43,8 @@ pub struct Process {
     pub arguments: Vec<String>,
     pub program: String,
     pub directory: String,
+    /// Addresses that it listens on, as the kernel has them.
+    pub sockets: Vec<String>,
     /// Its environment, where that may be read.
     pub environment: BTreeMap<String, String>,
     /// CPUs that it may use.

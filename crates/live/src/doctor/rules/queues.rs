@@ -33,7 +33,11 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Finding> {
             Program::PhpFpm => "pm.max_children =",
             Program::Apache => "MaxRequestWorkers",
             // Their processes accept without a free worker.
-            Program::Nginx | Program::Redis | Program::Haproxy | Program::Mariadb => return None,
+            Program::Nginx
+            | Program::Redis
+            | Program::Haproxy
+            | Program::Mariadb
+            | Program::App(_) => return None,
         };
         let own = listen.workers.as_ref();
         // The sum of all pools is no pool's.
