@@ -80,8 +80,9 @@ impl Remedy {
     #[must_use]
     pub fn with(mut self, word: &str, value: impl ToString) -> Self {
         let value = value.to_string();
-        let parts = [&mut self.change, &mut self.effect, &mut self.cost, &mut self.undo];
-        for text in parts.into_iter().chain(&mut self.commands) {
+        let Self { change, commands, effect, cost, undo, not_if, .. } = &mut self;
+        let parts = [change, effect, cost, undo, not_if];
+        for text in parts.into_iter().chain(commands) {
             *text = replaced(text, word, &value);
         }
         self

@@ -15,6 +15,7 @@ use tcptoll_core::units::{echo, host_port};
 use super::{evidence, rounded, subject, sysctl};
 use crate::watch::listeners::is_nearly_full;
 use crate::watch::state::{ListenerState, Standing, State};
+use tcptoll_core::finding::queues::{Overload, QueueFigures};
 use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 pub(crate) const FULL: &str = "accept-queue-full";
@@ -356,7 +357,9 @@ pub(super) fn lasting<'l>(state: &State, listener: &'l ListenerState) -> Option<
     let enough = |looks, over_s| stands.looks >= looks && stands.over_s >= over_s;
     let all_looks = state.interval_s >= stands.over_s && enough(FEW_LOOKS_MIN, FEW_OVER_MIN_S);
     let long = all_looks || enough(LOOKS_MIN, OVER_MIN_S);
-    (long && stands.nearly_full * 5 >= stands.looks * 4).then_some(stands)
+    let nearly_full_share = Some(f64::from(stands.nearly_full) / f64::from(stands.looks));
+    let figures = QueueFigures { nearly_full_share, ..QueueFigures::default() };
+    (long && Overload::judge(figures) == Some(Overload::Lasting)).then_some(stands)
 }
 
 pub(super) fn of_listener(
