@@ -4,41 +4,63 @@
 //! `port_causes` are those that several experiments have; those of one experiment are in its folder, and its
 //! description lists all that it may name. `docs/causes.md` says what each means and how to fix it.
 //!
-//! Was an overflow of the accept queue rare, or did it last? The rule looks at three shares of one load: how many
-//! connections it hit, how often the queue was full when it was looked at, and in how many slices of 100 ms the
-//! kernel dropped something. A share that was not measured decides nothing.
-
-use std::collections::BTreeMap;
-use std::fmt;
+//! Whether an overflow of the accept queue was rare, came in bursts or lasted is core's rule
+//! ([`tcptoll_core::finding::queues`]); here are the figures of a load.
 
 use serde_json::Value;
-use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::finding::queues::{Overload, QueueFigures};
+use tcptoll_core::finding::{Evidence, Finding, Remedy};
 use tcptoll_core::number;
-use tcptoll_core::record::{Arm, HostSummary, Listener, ListenerQueue, Queues, RetryLadder};
+use tcptoll_core::record::{
+    Arm, HostSummary, Listener, ListenerQueue, Queues, RetryLadder, Summary,
+};
 use tcptoll_core::stats::histogram::Histogram;
 use tcptoll_core::units::{host_port, plural};
 
+use super::conclusion::{cured, is_ill};
+
 /// Connections arrived faster than the server accepted them.
-pub(crate) const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
-    id: "accept-queue-full",
-    test: accept_queue_full,
-    remedy: Remedy::Setting {
-        change: "For bursts, raise the backlog of listen(2) and net.core.somaxconn: the queue must hold all connections that arrive while the server does not accept. If it stays full, accept faster instead: more workers, or idle connections that are closed sooner.",
-        cost: "About 2.7 kB of kernel memory per waiting connection, and a longer wait: the last connection waits for all before it.",
-        undo: "Restore both values. They take effect when the server calls listen(2) again.",
-    },
-};
+pub(crate) const ACCEPT_QUEUE_FULL: CauseSpec =
+    CauseSpec::of(FULL, accept_queue_full).remedied(against_overload);
+
+/// Its name.
+pub(crate) const FULL: &str = "accept-queue-full";
 
 /// Handshakes began faster than they were completed, and SYN cookies are off.
-pub(crate) const SYN_QUEUE_FULL: CauseSpec = CauseSpec {
-    id: "syn-queue-full",
-    test: syn_queue_full,
-    remedy: Remedy::Setting {
-        change: "Set net.ipv4.tcp_syncookies=1, the kernel's default. Without cookies, raise the backlog of listen(2), net.core.somaxconn and net.ipv4.tcp_max_syn_backlog. The first two, and three quarters of the third, must exceed the number of half-open requests.",
-        cost: "The server does not retransmit a SYN-ACK that carries a cookie. The connection has SACK and window scaling only if both hosts use TCP timestamps. A longer queue costs about 300 bytes of kernel memory per half-open request.",
-        undo: "Restore the previous values. A backlog and net.core.somaxconn take effect when the server calls listen(2) again.",
-    },
-};
+pub(crate) const SYN_QUEUE_FULL: CauseSpec =
+    CauseSpec::of("syn-queue-full", syn_queue_full).following(&[FULL]);
+
+/// Options that make an accept queue longer.
+pub(crate) const LONGER: &[&str] = &["backlog", "server-sysctl", "somaxconn"];
+
+/// A longer queue for bursts; a faster server first where the overload lasted in an arm, and a longer queue then only
+/// if an arm of the run shows that it helps.
+fn against_overload(summary: &Summary) -> Vec<Remedy> {
+    let ill = || summary.arms.iter().filter(|arm| is_ill(summary, arm, FULL));
+    let how = |arm: &Arm| Overload::judge(figures(arm)).unwrap_or(Overload::Bursts);
+    let lasts = ill().any(|arm| how(arm) == Overload::Lasting);
+    let proof = ill().find_map(|arm| all_connected(cured(summary, arm, LONGER)?));
+    let remedy = |overload: Overload| Remedy::of(FULL, overload.remedy());
+    let longer = remedy(Overload::Bursts);
+    match proof {
+        _ if ill().all(|arm| how(arm) == Overload::Rare) => vec![remedy(Overload::Rare)],
+        None if lasts => vec![remedy(Overload::Lasting)],
+        proof if lasts => vec![remedy(Overload::Lasting), longer.proven(proof)],
+        proof => vec![longer.proven(proof)],
+    }
+}
+
+/// What an arm shows whose queue held all.
+pub(crate) fn all_connected(well: &Arm) -> Option<String> {
+    let max = well.histograms.get("connect_us").and_then(|connect| connect.max)?;
+    Some(format!(
+        "arm {}: all {} connected, the slowest in {}",
+        well.name,
+        number::count(well.ok),
+        number::time(max)
+    ))
+}
 
 /// The host that has the listener: the server host, or this machine where a server that is not ours
 /// listens on it.
@@ -53,7 +75,7 @@ fn counter(arm: &Arm, name: &str) -> u64 {
         .map_or(0, |&value| u64::try_from(value).unwrap_or(0))
 }
 
-fn evidence_of(arm: &Arm, names: &[&str]) -> BTreeMap<String, Value> {
+fn evidence_of(arm: &Arm, names: &[&str]) -> Evidence {
     names
         .iter()
         .map(|name| ((*name).to_owned(), counter(arm, name)))
@@ -124,20 +146,53 @@ fn accept_queue_full(arm: &Arm) -> Option<Finding> {
     Some(finding)
 }
 
+/// Connections that this load opened, and all that a host of the user's accepted meanwhile, for any of its listeners.
+///
+/// None: the host is the lab's, where nobody else connects, or others move its counters.
+fn opened(arm: &Arm) -> Option<[u64; 2]> {
+    let host = listening(arm).filter(|host| arm.server.is_none() || host.background.is_some())?;
+    let all = u64::try_from(host.counter("TcpPassiveOpens")?).ok().filter(|all| *all > 0)?;
+    let handshakes = ["connect_us", "connect_of_failed_us"].iter();
+    let handshakes = handshakes.filter_map(|name| arm.histograms.get(*name)).map(|one| one.count);
+    let ours = handshakes.sum::<u64>().max(arm.connections_ok.unwrap_or(0));
+    (ours > 0).then(|| [ours.min(all), all])
+}
+
+/// Whose connections filled a queue of the user's, one sentence: `This load itself filled the accept queue`.
+pub(crate) fn whose(arm: &Arm, queue: &str) -> Option<String> {
+    let [ours, all] = opened(arm)?;
+    let part = if ours == all { "all".to_owned() } else { number::count(ours) + " of the" };
+    let all_counted = number::count(all);
+    let connections = format!("{part} {all_counted} connections that the host accepted meanwhile");
+    Some(if ours.saturating_mul(2) >= all {
+        format!("This load itself filled the {queue}: it opened {connections}.")
+    } else {
+        format!("Other clients may fill the {queue} too: this load opened {connections}.")
+    })
+}
+
 /// From counters and latencies alone: of loads that do not look at queues over time, and of records
 /// before there were any that do.
 fn counted(arm: &Arm, full: Option<&Listener>, first: Option<&Listener>) -> Finding {
     let (late, silent, ladder) = felt(arm);
     let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
-    let mut evidence = std::collections::BTreeMap::<String, Value>::new();
+    let mut evidence = Evidence::new();
     if let Some(full) = full {
         evidence.insert("accept_queue_peak".into(), full.accept_queue_peak.into());
         evidence.insert("accept_queue_limit".into(), full.accept_queue_limit.into());
     }
-    let mut text = match first.map(|listener| listener.accept_queue_limit) {
-        Some(limit) => format!("The accept queue (backlog {limit}) was full."),
-        None => "The accept queue was full.".to_owned(),
+    let queue = match first.map(|listener| listener.accept_queue_limit) {
+        Some(limit) => format!("accept queue (backlog {limit})"),
+        None => "accept queue".to_owned(),
     };
+    let mut text = whose(arm, &queue).unwrap_or_else(|| format!("The {queue} was full."));
+    if let Some(share) = figures(arm).full_share {
+        evidence.insert("full_share".into(), share.into());
+    }
+    if let Some([ours, all]) = opened(arm) {
+        evidence.insert("opened_by_this_load".into(), ours.into());
+        evidence.insert("TcpPassiveOpens".into(), all.into());
+    }
     if late > 0 {
         evidence.insert("handshakes_on_the_ladder".into(), late.into());
         text += &format!(
@@ -157,7 +212,7 @@ fn counted(arm: &Arm, full: Option<&Listener>, first: Option<&Listener>) -> Find
         evidence.insert("gave_up_connecting".into(), gave_up.into());
         text += &format!(" {} connection attempts timed out.", number::count(gave_up));
     }
-    Finding { text, evidence }
+    Finding::new(text, evidence)
 }
 
 /// The listener that overflowed: of those that were full or dropped something the one with the most
@@ -172,7 +227,7 @@ pub(crate) fn overflowed(queues: &Queues) -> Option<&ListenerQueue> {
 /// From the queue over time, the drops of each listener, and the outcome of each connection.
 fn observed(arm: &Arm, queues: &Queues) -> Finding {
     let Some(listener) = overflowed(queues) else { return counted(arm, None, None) };
-    let mut evidence = std::collections::BTreeMap::<String, Value>::new();
+    let mut evidence = Evidence::new();
     let mut note = |name: &str, value: Value| evidence.insert(name.to_owned(), value);
     note("listener", host_port(&listener.address, listener.port).into());
     note("accept_queue_peak", listener.peak.into());
@@ -198,7 +253,7 @@ fn observed(arm: &Arm, queues: &Queues) -> Finding {
     if let Some(share) = listener.dropping_share() {
         note("dropping_share", share.into());
     }
-    if let (Some(overflow), Some(hit)) = (Overflow::judge(arm, listener), hit_by(arm)) {
+    if let (Some(overflow), Some(hit)) = (Overload::judge(figures(arm)), hit_by(arm)) {
         note("overflow", overflow.name().into());
         note("delayed_or_failed", hit.into());
         text.push(severity(overflow, hit, arm.attempts, listener));
@@ -211,7 +266,7 @@ fn observed(arm: &Arm, queues: &Queues) -> Finding {
     }
     text.extend(dropped(queues));
     text.extend(told(arm, queues));
-    Finding { text: text.join(" "), evidence }
+    Finding::new(text.join(" "), evidence)
 }
 
 fn queue(listener: &ListenerQueue) -> String {
@@ -246,11 +301,11 @@ fn attributed(listeners: usize, drops: u64, others: u64, at_most: bool) -> Strin
     }
 }
 
-fn severity(overflow: Overflow, hit: u64, attempts: u64, listener: &ListenerQueue) -> String {
+fn severity(overflow: Overload, hit: u64, attempts: u64, listener: &ListenerQueue) -> String {
     let how = match overflow {
-        Overflow::Rare => "The overflow was rare and may be tolerated",
-        Overflow::Bursts => "It overflowed in bursts",
-        Overflow::Lasting => "The overflow lasted",
+        Overload::Rare => "The overflow was rare and may be tolerated",
+        Overload::Bursts => "It overflowed in bursts",
+        Overload::Lasting => "The overflow lasted",
     };
     let share = if attempts > 0 { hit as f64 / attempts as f64 } else { 0.0 };
     let slices = match listener.slices {
@@ -331,69 +386,28 @@ fn told(arm: &Arm, queues: &Queues) -> Option<String> {
     Some(text.join(". ") + ".")
 }
 
-/// An overflow hits at most this share of the connections to be rare: 1 of 1,000. Then neither the
-/// p99.9 of the clients nor any quantile below it shows the overflow.
-const RARE_CONNECTIONS: f64 = 0.001;
+/// Fewer samples than this do not show that an overload lasted: 1 s of looks at the peaks of queues.
+const SAMPLES_MIN: u64 = 100;
 
-/// A rare overflow drops packets in at most this share of the slices: 1 of 100, so about once in 10 s.
-/// One slice alone is rare in a load of any length: a single moment is no rhythm.
-const RARE_SLICES: f64 = 0.01;
-
-/// A queue that is full in more than 1 of 20 samples has no reserve, even if it dropped little: the
-/// next burst of the same size overflows it.
-const RARE_SAMPLES: f64 = 0.05;
-
-/// From half of the time on, the overflow is the normal state: connections arrive faster than the
-/// server accepts them, and any queue would fill.
-const LASTING: f64 = 0.5;
-
-/// How an overflow went on over the time of a load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overflow {
-    /// It may be tolerated.
-    Rare,
-    /// The queue overflows at times and is empty in between: a longer one would hold the bursts.
-    Bursts,
-    /// The server is too slow for the connections that arrive: a longer queue makes them wait longer.
-    Lasting,
-}
-
-impl Overflow {
-    /// Its name in a record.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Rare => "rare",
-            Self::Bursts => "bursts",
-            Self::Lasting => "lasting",
-        }
+/// The figures of the listener that overflowed: over time where the load recorded that, else from the looks at its
+/// peak.
+pub(crate) fn figures(arm: &Arm) -> QueueFigures {
+    let hit_share = hit_by(arm).map(|hit| hit as f64 / arm.attempts as f64);
+    if let Some(listener) = arm.own.queues.as_deref().and_then(overflowed) {
+        return QueueFigures {
+            hit_share,
+            full_share: listener.full_share(),
+            dropping_share: listener.dropping_share(),
+            dropping_slices: listener.dropping_slices,
+            nearly_full_share: None,
+        };
     }
-
-    /// How the overflow of a listener was.
-    ///
-    /// None: there are neither connections nor samples to judge by.
-    pub(crate) fn judge(arm: &Arm, listener: &ListenerQueue) -> Option<Self> {
-        let hit = hit_by(arm).map(|hit| hit as f64 / arm.attempts as f64);
-        let (full, dropping) = (listener.full_share(), listener.dropping_share());
-        if hit.is_none() && full.is_none() && dropping.is_none() {
-            return None;
-        }
-        let at_most = |share: Option<f64>, limit: f64| share.is_none_or(|share| share <= limit);
-        let known: Vec<f64> = [full, dropping].into_iter().flatten().collect();
-        if at_most(hit, RARE_CONNECTIONS)
-            && at_most(full, RARE_SAMPLES)
-            && (listener.dropping_slices <= 1 || at_most(dropping, RARE_SLICES))
-        {
-            return Some(Self::Rare);
-        }
-        let lasts = !known.is_empty() && known.iter().all(|share| *share >= LASTING);
-        Some(if lasts { Self::Lasting } else { Self::Bursts })
-    }
-}
-
-impl fmt::Display for Overflow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+    let listeners = listening(arm).map_or(&[][..], |host| &host.listeners);
+    let shares = listeners.iter().filter_map(|one| {
+        let samples = one.samples.filter(|samples| *samples >= SAMPLES_MIN)?;
+        Some(one.full_samples? as f64 / samples as f64)
+    });
+    QueueFigures { hit_share, full_share: shares.reduce(f64::max), ..QueueFigures::default() }
 }
 
 /// Classes of failures that a full queue brings about.
@@ -523,14 +537,14 @@ fn syn_queue_full(arm: &Arm) -> Option<Finding> {
                 number::count(explained)
             )
         };
-        return Some(Finding { text: format!("{what}.{clients}"), evidence });
+        return Some(Finding::new(format!("{what}.{clients}"), evidence));
     }
     let waited = (!ladder.is_empty())
         .then(|| format!(". Handshakes waited for a retransmitted SYN ({})", ladder.join(", ")));
     let lost = (gave_up > 0)
         .then(|| format!(". {} connection attempts timed out", number::count(gave_up)));
     let text = [what, waited.unwrap_or_default(), lost.unwrap_or_default()].concat();
-    Some(Finding { text: text + ".", evidence })
+    Some(Finding::new(text + ".", evidence))
 }
 
 /// Whether packets were lost on the link as well, by its settings or as counted.
@@ -581,7 +595,7 @@ mod tests {
                     port: 80,
                     accept_queue_peak: peak,
                     accept_queue_limit: 16,
-                    syn_queue_peak: None,
+                    ..Listener::default()
                 }],
                 ..HostSummary::default()
             }),
@@ -780,53 +794,6 @@ mod tests {
         let ladder = RetryLadder { at_s: vec![1.0], connections: vec![hit], off: 0 };
         let queues = Queues { syn_ladder: ladder, ..Queues::default() };
         Arm { attempts: 100_000, own: Box::new(queues).into(), ..Arm::default() }
-    }
-
-    fn watched(full_samples: u64, dropping_slices: u64) -> ListenerQueue {
-        let (samples, slices) = (2_000, 200);
-        ListenerQueue { samples, full_samples, slices, dropping_slices, ..<_>::default() }
-    }
-
-    fn judged(hit: u64, full_samples: u64, dropping_slices: u64) -> Option<Overflow> {
-        Overflow::judge(&hit_arm(hit), &watched(full_samples, dropping_slices))
-    }
-
-    #[test]
-    fn an_overflow_is_rare_only_where_connections_samples_and_slices_all_say_so() {
-        assert_eq!(judged(100, 100, 2), Some(Overflow::Rare), "1 of 1,000, 1 of 20, 1 of 100");
-        assert_eq!(judged(101, 100, 2), Some(Overflow::Bursts), "one connection more");
-        assert_eq!(judged(100, 101, 2), Some(Overflow::Bursts), "one full sample more");
-        assert_eq!(judged(100, 100, 3), Some(Overflow::Bursts), "one slice more");
-    }
-
-    #[test]
-    fn one_slice_with_drops_is_rare_in_a_short_load_too() {
-        let short = |dropping_slices| ListenerQueue {
-            slices: 20,
-            dropping_slices,
-            samples: 200,
-            full_samples: 2,
-            ..ListenerQueue::default()
-        };
-        assert_eq!(Overflow::judge(&hit_arm(100), &short(1)), Some(Overflow::Rare));
-        assert_eq!(Overflow::judge(&hit_arm(100), &short(2)), Some(Overflow::Bursts));
-    }
-
-    #[test]
-    fn an_overflow_lasts_from_half_of_the_samples_and_half_of_the_slices_on() {
-        assert_eq!(judged(40_000, 1_000, 100), Some(Overflow::Lasting));
-        assert_eq!(judged(40_000, 999, 100), Some(Overflow::Bursts));
-        assert_eq!(judged(40_000, 1_000, 99), Some(Overflow::Bursts));
-    }
-
-    #[test]
-    fn what_was_not_measured_decides_nothing() {
-        let unseen = ListenerQueue::default();
-        assert_eq!(Overflow::judge(&Arm::default(), &unseen), None);
-        assert_eq!(Overflow::judge(&hit_arm(40_000), &unseen), Some(Overflow::Bursts));
-        assert_eq!(Overflow::judge(&hit_arm(1), &unseen), Some(Overflow::Rare));
-        let dropping = ListenerQueue { slices: 200, dropping_slices: 150, ..unseen };
-        assert_eq!(Overflow::judge(&Arm::default(), &dropping), Some(Overflow::Lasting));
     }
 
     #[test]

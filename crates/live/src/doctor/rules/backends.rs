@@ -136,20 +136,30 @@ fn race(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> F
 fn remedies(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> Vec<Remedy> {
     let lower = lowered(ends, closes);
     let proof = proof(ends, closes);
+    let (server, proxy) = (ends.server.program.name(), ends.proxy.program.name());
     let filled = |name: &str| {
-        Remedy::of(CLOSE_RACE, name)
-            .with("SERVER", ends.server.program.name())
-            .with("PROXY", ends.proxy.program.name())
-            .with("OWN_S", seconds(closes.value))
-            .with("OWN_AT", at_text(closes))
+        let mut remedy = Remedy::of(CLOSE_RACE, name);
+        remedy.change += &format!(
+            " Today {server} closes them after {} s ({})",
+            seconds(closes.value),
+            at_text(closes)
+        );
+        if let Some(idle) = idle {
+            remedy.change += &format!(
+                ", and {proxy} reuses them for {} s ({})",
+                seconds(idle.value),
+                at_text(idle)
+            );
+        }
+        remedy.change.push('.');
+        remedy
     };
     let mut lowered = filled("lower");
     lowered.commands =
         [lower.clone(), Some(reload(ends.proxy)), proof.clone()].into_iter().flatten().collect();
     let Some(idle) = idle else { return vec![lowered] };
-    let mut raised =
-        filled("raise").with("IDLE_S", seconds(idle.value)).with("IDLE_AT", at_text(idle));
-    let or = lower.as_ref().map(|lower| format!("# or in {}: {lower}", ends.proxy.program.name()));
+    let mut raised = filled("raise");
+    let or = lower.as_ref().map(|lower| format!("# or in {proxy}: {lower}"));
     let lines = [
         Some(keeping(ends.server.program, idle.value + RESERVE_S)),
         Some(reload(ends.server)),
