@@ -5,7 +5,7 @@
 //! proxy, what one section inherits from another) is in the file of the program.
 
 use super::Program;
-use super::settings::Unit::{
+use super::values::Unit::{
     self, Count, Flag, Inverse, Milliseconds, Positive, PositiveSize, Seconds, Size, Switch,
     SwitchOrCount, Text, Words,
 };

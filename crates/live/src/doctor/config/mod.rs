@@ -19,6 +19,7 @@ mod php_fpm;
 mod reading;
 mod redis;
 mod settings;
+mod values;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::directives::{self, Field};
-use super::settings::{Kind, Settings};
+use super::settings::Settings;
+use super::values::Kind;
+pub(super) use super::values::{clipped, count, seconds};
 use super::{ConfigPosition, DEFAULT_OF, Program, ServerConfig, Sourced};
 
 /// Files of one server's configuration, at most.
@@ -17,8 +19,6 @@ const ALL_MAX: usize = 8 << 20;
 pub(super) const DEPTH_MAX: usize = 8;
 /// Reasons in `unread`, at most.
 const UNREAD_MAX: usize = 16;
-/// Characters of a name that is kept.
-const NAME_MAX: usize = 256;
 
 /// Where the text of files comes from.
 pub trait Files {
@@ -198,11 +198,6 @@ pub(super) fn place(file: &str, line: usize) -> ConfigPosition {
     ConfigPosition { file: clipped(file), line: u32::try_from(line + 1).ok() }
 }
 
-/// The first characters of a name: a hostile one may have a million.
-pub(super) fn clipped(name: &str) -> String {
-    name.chars().take(NAME_MAX).collect()
-}
-
 /// A path as a program sees it that resolves it against this folder.
 pub(super) fn join(folder: &str, path: &str) -> String {
     if path.starts_with('/') {
@@ -254,69 +249,6 @@ pub(super) fn option(arguments: &[String], short: &str) -> Option<String> {
         }
     }
     None
-}
-
-/// A time in seconds: `1m 30s`, `75s`, `100ms`; a bare number has the program's own unit, given in
-/// seconds.
-pub(super) fn seconds(text: &str, bare: f64) -> Option<f64> {
-    let mut total = 0.0;
-    let mut rest = text.trim();
-    if rest.is_empty() || rest.len() > 64 {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let number: u64 = rest.get(..digits)?.parse().ok()?;
-        rest = rest.get(digits..)?;
-        let unit_end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-        let unit = match rest.get(..unit_end)? {
-            "" => bare,
-            "us" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" | "mi" | "min" => 60.0,
-            "h" => 3_600.0,
-            "d" => 86_400.0,
-            "w" => 604_800.0,
-            "M" => 2_592_000.0,
-            "y" => 31_536_000.0,
-            _ => return None,
-        };
-        // 700 ms are 0.7 s, not 0.7000000000000001 s.
-        let number = number as f64;
-        total += if unit < 1.0 { number / (1.0 / unit).round() } else { number * unit };
-        rest = rest.get(unit_end..)?.trim_start();
-    }
-    Some(total)
-}
-
-/// A size in bytes: `8k`, `1m`, `2g`, in either case.
-pub(super) fn size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text.get(..digits)?.parse().ok()?;
-    let factor: u64 = match text.get(digits..)?.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" => 1 << 10,
-        "m" | "mb" => 1 << 20,
-        "g" | "gb" => 1 << 30,
-        _ => return None,
-    };
-    number.checked_mul(factor)
-}
-
-/// A number that is not negative.
-pub(super) fn count(text: &str) -> Option<u64> {
-    text.trim().parse().ok()
-}
-
-/// `on` or `off`, in the words of any of the programs.
-pub(super) fn switch(text: &str) -> Option<bool> {
-    match text.trim().to_ascii_lowercase().as_str() {
-        "on" | "yes" | "true" | "1" => Some(true),
-        "off" | "no" | "false" | "0" => Some(false),
-        _ => None,
-    }
 }
 
 /// `address:port` of an address that may lack either: `8080`, `*:80`, `:80`, `[::]:80`, `localhost`.
