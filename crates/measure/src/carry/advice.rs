@@ -180,9 +180,6 @@ pub(super) fn congestion(summary: &Summary) -> Vec<Remedy> {
     vec![remedy.with("the congestion control", control).with("TCP_CONGESTION=bbr", other)]
 }
 
-/// The largest super-packet, bytes.
-const SUPER_PACKET: f64 = 65_536.0;
-
 /// On a full link nothing carries more; but windows above its product make every round trip longer.
 pub(super) fn link_rate(summary: &Summary) -> Vec<Remedy> {
     let all = all(summary);
@@ -202,12 +199,6 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Remedy> {
     let quiet = quiet_rtt_us(ill.transfer, sender).unwrap_or(0.0);
     let [end, _] = ill.direction.ends(ill.transfer);
     let name = if end.congestion == "bbr" { "smaller-window" } else { "shorter-queue" };
-    // Without distance the product is a few segments, and the hosts need more than that.
-    let near = if product >= SUPER_PACKET {
-        format!("near {}", number::bytes(product))
-    } else {
-        "above the bandwidth-delay product".to_owned()
-    };
     // An arm that fills the link too, with a shorter queue.
     let short = full
         .iter()
@@ -224,7 +215,6 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Remedy> {
         Some(format!("arm {}: {} at a round trip of {rtt}", one.arm.name, one.rate()))
     });
     let remedy = Remedy::of(Limit::LinkRate.name(), name)
-        .with("near the bandwidth-delay product", near)
         .and(&format!(
             "The bandwidth-delay product is {} at the quiet round trip of {}. With up to {} in flight ({}), the queue \
              adds {} to the round trip and no throughput.",

@@ -286,11 +286,12 @@ fn longer(summary: &Summary, arm: &Arm) -> Remedy {
         );
     }
     let remedy = Remedy { cost: cost + ".", ..remedy };
-    match longest(summary, arm) {
-        Some(peak) => remedy.and(&format!(
-            "The longest queue under this load was {}: the backlog must be larger.",
-            number::count(peak)
-        )),
+    match longest(summary, arm).map(u64::from).map(number::count) {
+        Some(peak) => {
+            let backlog = "backlog of listen(2)";
+            let more = format!("{backlog} to more than {peak} (the longest queue under this load)");
+            remedy.with(backlog, more)
+        }
         None => remedy,
     }
 }
@@ -433,7 +434,7 @@ mod tests {
              would have been enough. With backlog 1024, all 500 received their first byte within 131 ms."
         );
         let advice = &summary.advice[0];
-        assert!(advice.change.contains("under this load was 251:"), "{}", advice.change);
+        assert!(advice.change.contains("to more than 251 (the longest queue"), "{}", advice.change);
         assert!(advice.cost.contains("1,025 × 500 µs = 512 ms"), "{}", advice.cost);
         let proof = advice.proof.as_deref().unwrap();
         assert!(proof.starts_with("arm backlog 1024: all 500 connections"), "{proof}");

@@ -72,7 +72,11 @@ fn remedies(summary: &Summary) -> Vec<Remedy> {
     };
     let of = |name: &str| Remedy::of(SYN_QUEUE.id, name);
     let longer = proof(false).map(|proof| of("longer").proven(Some(proof)));
-    [of("cookies").proven(proof(true))].into_iter().chain(longer).collect()
+    let mut all = vec![of("cookies").proven(proof(true))];
+    all.extend(longer);
+    // What is proven stands first.
+    all.sort_by_key(|one| one.proof.is_none());
+    all
 }
 
 /// The slowest connection. In an open loop the time counts from when it was due, so it includes what the
@@ -261,6 +265,14 @@ mod tests {
             "{proofs:?}"
         );
         assert!(summary.advice[1].change.starts_with("Raise the backlog"), "{:?}", summary.advice);
+    }
+
+    #[test]
+    fn a_longer_queue_that_an_arm_proves_comes_before_cookies_that_none_does() {
+        let summary = concluded(vec![arm("full", 0, 129, 129), arm("longer", 200, 130, 129)]);
+        let [longer, cookies] = summary.advice.as_slice() else { panic!("{:?}", summary.advice) };
+        assert!(longer.change.starts_with("Raise the backlog") && longer.proof.is_some());
+        assert!(cookies.change.starts_with("Set net.ipv4.tcp_syncookies=1"), "{cookies:?}");
     }
 
     #[test]

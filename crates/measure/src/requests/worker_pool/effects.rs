@@ -9,6 +9,7 @@ use tcptoll_core::finding::Remedy;
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Summary, WorkerPool};
 use tcptoll_core::stats::Series;
+use tcptoll_core::units::capital;
 
 /// The cause that a run of this experiment looks for.
 pub(super) const STUCK: &str = "workers-stuck";
@@ -214,20 +215,20 @@ fn mean_within(series: &Series, from: f64, until: f64) -> Option<f64> {
 /// it. The more special first: the first whose options are all changed is meant.
 const ALL: [(&str, &[&str]); 10] = [
     ("backoff", &["retries", "backoff"]),
-    ("retries", &["retries"]),
-    ("cache", &["cache"]),
-    ("pool-with-timeout", &["connection", "answer-timeout"]),
-    ("pool", &["connection"]),
-    ("abort", &["abort-on-overflow"]),
-    ("backlog", &["backend-backlog"]),
-    ("workers", &["workers"]),
+    ("few-retries", &["retries"]),
+    ("local-cache", &["cache"]),
+    ("pool-and-timeout", &["connection", "answer-timeout"]),
+    ("connection-pool", &["connection"]),
+    ("abort-on-overflow", &["abort-on-overflow"]),
+    ("longer-backlog", &["backend-backlog"]),
+    ("more-workers", &["workers"]),
     ("connect-timeout", &["connect-timeout"]),
     ("response-timeout", &["answer-timeout"]),
 ];
 
 /// Those that are advised without a proof.
 const GENERAL: [(&str, &str); 3] = [
-    ("cache", "cache"),
+    ("local-cache", "cache"),
     ("connect-timeout", "connect-timeout"),
     ("response-timeout", "answer-timeout"),
 ];
@@ -266,9 +267,10 @@ impl TriedFix<'_> {
         if self.helped() {
             return remedy;
         }
-        // Where it is no remedy is what this run shows.
-        let change = format!("In this run, {} did not help.", self.name.replace('-', " "));
-        Remedy { change, ..remedy }
+        // The run shows where it is no remedy.
+        let name = capital(&self.name.replace('-', " "));
+        let change = format!("{name} did not help in this run. {}", remedy.not_if);
+        Remedy { change: change.trim_end().to_owned(), not_if: String::new(), ..remedy }
     }
 }
 
@@ -394,7 +396,10 @@ mod tests {
                  stalled; 10 of 20 workers busy"
             )
         );
-        assert!(advice[1].change.starts_with("In this run, retries did not help."), "{advice:?}");
+        assert!(
+            advice[1].change.starts_with("Few retries did not help in this run. Calls fail"),
+            "{advice:?}"
+        );
         assert!(advice[1].proof.as_deref().unwrap().contains("20 of 20 workers busy"));
         assert!(advice[2..].iter().all(|other| other.proof.is_none()));
         assert!(advice.iter().all(|one| !one.cost.is_empty() && !one.undo.is_empty()));
@@ -405,7 +410,7 @@ mod tests {
         // Slow before the stall too: on its own it does not show the cause.
         let arms = vec![
             with("published", &[], 20.0, 900.0),
-            with("abort", &[("abort-on-overflow", "on")], 20.0, 800e3),
+            with("abort-on-overflow", &[("abort-on-overflow", "on")], 20.0, 800e3),
             with("limit", &[("connect-timeout", "100ms")], 10.0, 520.0),
         ];
         let advice = remedies(&summary(arms, &[]));
