@@ -31,21 +31,18 @@ struct Fault {
     before: &'static [&'static str],
     /// What runs are aimed at.
     at: &'static str,
-    /// The load of an `http` run: so little that it is no fault of its own.
-    http: &'static [&'static str],
     /// Which commands see it, in the order of [`View::ALL`]. The others must say nothing of any fault.
     sees: [bool; 6],
-    felt: Felt,
+    felt: Felt<'static>,
 }
 
 /// What clients feel, by `count.py`: what it is asked, and which of its figures are bad.
-struct Felt {
-    words: &'static [&'static str],
-    bad: &'static [&'static str],
+struct Felt<'w> {
+    words: &'w [&'w str],
+    bad: &'w [&'w str],
     of: u32,
 }
 
-const GENTLE: &[&str] = &["--rate", "5", "--requests", "40", "--timeout", "5s"];
 /// Longer than the answer of a mended machine takes.
 const SECONDS: &[&str] = &["failed", "waited"];
 const APP: &str = "127.0.0.1:8081";
@@ -64,7 +61,6 @@ const FAULTS: &[Fault] = &[
         remedy: "faster",
         before: &["accept-queue-near"],
         at: APP,
-        http: GENTLE,
         sees: [YES, YES, YES, YES, YES, YES],
         felt: Felt {
             words: &["requests", "127.0.0.1", "8081", "100", "10"],
@@ -80,7 +76,6 @@ const FAULTS: &[Fault] = &[
         remedy: "longer",
         before: &["accept-queue-near"],
         at: APP,
-        http: GENTLE,
         sees: [YES, YES, YES, YES, YES, YES],
         felt: Felt {
             words: &["requests", "127.0.0.1", "8081", "100", "10"],
@@ -97,7 +92,6 @@ const FAULTS: &[Fault] = &[
         remedy: "more",
         before: &[],
         at: WEB,
-        http: GENTLE,
         sees: [NO, YES, YES, YES, YES, YES],
         felt: Felt { words: &["requests", "127.0.0.1", "8080", "20", "2"], bad: SECONDS, of: 20 },
     },
@@ -109,8 +103,6 @@ const FAULTS: &[Fault] = &[
         remedy: "",
         before: &[],
         at: "198.51.100.7:8080",
-        // More connections than ports are left.
-        http: &["--connections", "50", "--ramp", "1s", "--requests", "500"],
         sees: [YES, YES, YES, YES, YES, YES],
         felt: Felt {
             words: &["connects", "198.51.100.7", "8080", "400", "100"],
@@ -127,9 +119,12 @@ const FAULTS: &[Fault] = &[
         remedy: "raise",
         before: &[],
         at: WEB,
-        http: GENTLE,
         sees: [NO, NO, NO, NO, YES, YES],
-        felt: Felt { words: &["race", "8080", "8081", "2000"], bad: &["502"], of: 2000 },
+        felt: Felt {
+            words: &["race", "8080", "8081", "2000", "200", "60"],
+            bad: &["502"],
+            of: 2000,
+        },
     },
     // It harms no connection until the program runs out of file descriptors.
     Fault {
@@ -140,7 +135,6 @@ const FAULTS: &[Fault] = &[
         remedy: "",
         before: &[],
         at: APP,
-        http: GENTLE,
         sees: [NO, NO, YES, YES, YES, YES],
         felt: Felt { words: &["left", "8081", "200"], bad: &["close_wait"], of: 200 },
     },
@@ -153,7 +147,6 @@ const FAULTS: &[Fault] = &[
         remedy: "",
         before: &[],
         at: APP,
-        http: GENTLE,
         sees: [NO, YES, YES, YES, YES, YES],
         felt: Felt { words: &["requests", "127.0.0.1", "8081", "40", "4"], bad: SECONDS, of: 40 },
     },
@@ -259,7 +252,12 @@ struct Count {
     period_s: Option<f64>,
 }
 
-fn felt(machine: &Machine, bench: &Bench, felt: &Felt, more: Option<f64>) -> anyhow::Result<Count> {
+fn felt(
+    machine: &Machine,
+    bench: &Bench,
+    felt: &Felt<'_>,
+    more: Option<f64>,
+) -> anyhow::Result<Count> {
     let mut words: Vec<String> = felt.words.iter().map(|word| (*word).to_owned()).collect();
     words.extend(more.map(|period_s| period_s.to_string()));
     let counted: Value = bench.count(machine, &words)?;

@@ -1,7 +1,7 @@
 """What clients of a machine feel: a bounded number of requests, and what became of each.
 
     python3 count.py connects|requests ADDRESS PORT NUMBER PER_S
-    python3 count.py race PORT SERVER_PORT NUMBER
+    python3 count.py race PORT SERVER_PORT NUMBER BURST SWEEP_MS [PERIOD_S]
     python3 count.py left PORT NUMBER
 
 It prints one line of JSON.
@@ -47,8 +47,6 @@ def paced(address, port, number, per_s, asks):
     return collections.Counter(came)
 
 
-# Requests of one moment; each leaves an idle connection to the server behind the proxy.
-BURST = 200
 POST = (
     b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     b"Content-Type: text/plain\r\nContent-Length: 1\r\n\r\nx"
@@ -57,9 +55,9 @@ POST = (
 KEPT_S = 8.0
 
 
-def burst(port):
-    """Requests at one moment; statuses and their numbers."""
-    clients = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(BURST)]
+def burst(port, size):
+    """Requests at one moment, each of which leaves an idle connection to the server behind the proxy; their statuses."""
+    clients = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(size)]
     for client in clients:
         client.sendall(POST)
     statuses = collections.Counter()
@@ -79,10 +77,10 @@ def sockets(port, state):
     return sum(line[3] == state and line[1].endswith(f":{port:04X}") for line in lines[1:])
 
 
-def closes_after(port, server_port):
+def closes_after(port, server_port, size):
     """After which time the server behind a proxy closes half of what a burst left idle, s; none where it keeps it."""
     began = time.monotonic()
-    burst(port)
+    burst(port, size)
     idle = sockets(server_port, "01")
     while (waited := time.monotonic() - began) < KEPT_S:
         if sockets(server_port, "01") <= idle / 2:
@@ -91,19 +89,18 @@ def closes_after(port, server_port):
     return None
 
 
-def race(port, server_port, number, period_s=None):
+def race(port, server_port, number, size, sweep_ms, period_s=None):
     """Bursts that come just when the server closes the connections of the one before."""
-    period_s = period_s or closes_after(port, server_port) or 3.0
-    statuses = collections.Counter()
-    burst(port)
-    rounds = number // BURST
+    period_s = period_s or closes_after(port, server_port, size) or 3.0
+    statuses, sent = collections.Counter(), time.monotonic()
+    burst(port, size)
+    rounds = number // size
     for n in range(rounds):
-        # 12 ms before until 12 ms after the moment at which an idle connection was closed.
+        # Around the moment at which half of the idle connections were closed.
+        offset = sweep_ms / 1000 * ((n * 7) % rounds / rounds - 0.5)
+        time.sleep(max(0.0, sent + period_s + offset - time.monotonic()))
         sent = time.monotonic()
-        offset = 0.024 * ((n * 7) % rounds / rounds - 0.5)
-        due = sent + period_s + offset
-        time.sleep(max(0.0, due - time.monotonic()))
-        statuses += burst(port)
+        statuses += burst(port, size)
     return dict(statuses, period_s=round(period_s, 3))
 
 
@@ -121,7 +118,7 @@ def main():
         address, port, number, per_s = rest
         came = paced(address, int(port), int(number), float(per_s), what == "requests")
     elif what == "race":
-        came = race(*map(int, rest[:3]), *map(float, rest[3:]))
+        came = race(*map(int, rest[:5]), *map(float, rest[5:]))
     else:
         came = left(*map(int, rest))
     print(json.dumps(came))

@@ -267,8 +267,8 @@ def track(connections, assured=False):
         body += tuple_of(1, near, FAR, port, 80) + tuple_of(2, FAR, near, 80, port)
         body += attribute(7, struct.pack("!I", 3600)) + state
         if assured:
-            # IPS_SEEN_REPLY and IPS_ASSURED.
-            body += attribute(3, struct.pack("!I", 6))
+            # IPS_SEEN_REPLY, IPS_ASSURED and IPS_CONFIRMED.
+            body += attribute(3, struct.pack("!I", 14))
         # NLM_F_REQUEST, NLM_F_CREATE and NLM_F_EXCL; the last of a batch asks for an acknowledgment.
         last = number == connections - 1 or number % 100 == 99
         flags = 0x601 | (4 if last else 0)

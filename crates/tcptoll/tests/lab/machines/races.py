@@ -34,19 +34,24 @@ def behind_uvicorn(kind):
     start([APP], "/usr/bin/python3", *map(str, words))
 
 
+# Every 100 ms it computes for 40 ms, and meanwhile sees neither requests nor timers.
+BUSY_NODE = "setInterval(() => { for (const began = Date.now(); Date.now() < began + 40;); }, 100);\n"
+
+
 def behind_node(kind):
     longer = of(kind, "", *2 * [f"server.keepAliveTimeout = {1000 * LONG_S};\n"])
     text = (
         "const server = require('http').createServer((request, response) => {\n"
         "  request.resume();\n  request.on('end', () => response.end('ok\\n'));\n});\n"
-        f"{longer}server.listen({APP}, '127.0.0.1');\n"
+        f"{BUSY_NODE}{longer}server.listen({APP}, '127.0.0.1');\n"
     )
     start([APP], "node", write("server.js", text))
 
 
 def behind_puma(kind):
     write("config.ru", "run ->(env) { env['rack.input'].read; [200, {}, [\"ok\\n\"]] }\n")
-    text = f"bind 'tcp://127.0.0.1:{APP}'\nthreads 8, 8\nworkers 0\n"
+    # A thread waits for 0.2 s for a second request.
+    text = f"bind 'tcp://127.0.0.1:{APP}'\nthreads 64, 64\nworkers 0\n"
     text += f"persistent_timeout {of(kind, 2, LONG_S, LONG_S)}\n"
     start([APP], "puma", "-C", write("puma.rb", text))
 
