@@ -19,6 +19,7 @@ mod keepalive;
 mod links;
 #[path = "../../tests/lab/machines/mod.rs"]
 mod machines;
+mod one_fault;
 mod opening;
 mod page;
 mod program;
@@ -112,6 +113,9 @@ const GROUPS: &[Group] = &[
     ("watch-prometheus", watch::prometheus),
     ("doctor-twelve", doctor::twelve),
     ("doctor-prove", doctor::prove),
+    ("one-fault", one_fault::table),
+    ("close-races", one_fault::races::races),
+    ("conntrack-drops", one_fault::races::tracked),
     ("remote-ready", remote::ready),
     ("remote-kills", remote::kills),
     ("remote-cut", remote::cut),

@@ -7,17 +7,22 @@ use std::path::PathBuf;
 pub(crate) struct Proofs {
     missed: usize,
     rows: usize,
+    /// Another table stands between these rows.
+    broken_off: bool,
 }
 
 impl Proofs {
     pub(crate) fn begin() -> Self {
-        println!("| what | goal | measured | |");
-        println!("| --- | --- | --- | --- |");
-        Self { missed: 0, rows: 0 }
+        head();
+        Self { missed: 0, rows: 0, broken_off: false }
     }
 
     /// Prints one figure.
     pub(crate) fn row(&mut self, what: &str, goal: &str, measured: &str, met: bool) {
+        if std::mem::take(&mut self.broken_off) {
+            println!();
+            head();
+        }
         self.rows += 1;
         self.missed += usize::from(!met);
         println!("| {what} | {goal} | {measured} | {} |", if met { "met" } else { "MISSED" });
@@ -33,6 +38,16 @@ impl Proofs {
         println!("| {text} | | | MISSED |");
     }
 
+    /// Prints a table of its own.
+    pub(crate) fn matrix(&mut self, heads: &[&str], rows: &[Vec<String>]) {
+        println!("\n| {} |", heads.join(" | "));
+        println!("|{}", " --- |".repeat(heads.len()));
+        for row in rows {
+            println!("| {} |", row.join(" | "));
+        }
+        self.broken_off = true;
+    }
+
     pub(crate) fn all_met(&self) -> bool {
         self.missed == 0
     }
@@ -40,6 +55,11 @@ impl Proofs {
     pub(crate) fn end(&self) {
         println!("\n{} figures, {} missed", self.rows, self.missed);
     }
+}
+
+fn head() {
+    println!("| what | goal | measured | |");
+    println!("| --- | --- | --- | --- |");
 }
 
 // A folder that goes when it is done with.

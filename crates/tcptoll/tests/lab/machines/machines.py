@@ -4,115 +4,37 @@ It is the network namespace of this process, with real servers, real clients and
 a neighbour behind a gateway. It prints `ready PID` and stays until its standard input ends:
 
     unshare --user --map-root-user --net --pid --fork --kill-child \\
-        python3 machines.py MACHINE planted|healthy FOLDER
+        python3 machines.py MACHINE planted|healthy|mended FOLDER
 
-A fault is a state that is held, or something that is done at a fixed rate. No moment has to be met.
+A fault is a state that is held, or something that is done at a fixed rate. No moment has to be met. Machines of
+`faults.py` and `races.py` are also there `mended`: with the same clients, and the first remedy of the fault applied.
 """
 
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 
+import faults
 import net
+import races
 from net import FAR, HOST, background, every, listener, neighbour, patient, read_sysctl, sink, sysctl
-
-WEB, APP, DB = 8080, 8081, 6379
-KEPT = []
+from servers import APP, DB, KEPT, REUSED, WEB, apache, ask, established, nginx, start, write
 
 
 def main():
     name, kind, folder = sys.argv[1:]
     os.chdir(folder)
     net.up("lo")
-    MACHINES[name](kind == "planted")
+    if fault := {**faults.MACHINES, **races.MACHINES}.get(name):
+        fault(kind)
+    else:
+        MACHINES[name](kind == "planted")
     # As /proc has it: this process may be in a PID namespace of its own.
     print("ready", os.readlink("/proc/self"), flush=True)
     sys.stdin.read()
     os._exit(0)
-
-
-def write(name, text):
-    with open(name, "w") as file:
-        file.write(text)
-    return os.path.abspath(name)
-
-
-def start(ports, *command):
-    """Starts a server as an ordinary user of a user namespace of its own, and waits until it listens."""
-    ordinary = ["unshare", "--user", "--map-user=33", "--map-group=33"]
-    log = open(command[0] + ".log", "w")
-    environment = dict(os.environ, PATH="/usr/sbin:/usr/bin:/sbin:/bin")
-    server = subprocess.Popen(
-        [*ordinary, *command],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        env=environment,
-        start_new_session=True,
-    )
-    limit = time.monotonic() + 60
-    for port in ports:
-        while not listens(port):
-            if server.poll() is not None or time.monotonic() > limit:
-                raise SystemExit(f"{command[0]}: {server.poll()}: {open(log.name).read()}")
-            time.sleep(0.005)
-    return server
-
-
-def sockets(port, state):
-    """Sockets of a local port, asked of the kernel, so that no connection is used up."""
-    with open("/proc/self/net/tcp") as file:
-        lines = [line.split() for line in file]
-    return [line for line in lines[1:] if line[3] == state and line[1].endswith(f":{port:04X}")]
-
-
-def listens(port):
-    return bool(sockets(port, "0A"))
-
-
-def established(port):
-    return sockets(port, "01")
-
-
-def nginx(text, ports):
-    here = os.getcwd()
-    paths = " ".join(
-        f"{name}_temp_path {here};" for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-    )
-    file = write(
-        "nginx.conf",
-        f"worker_processes 1;\npid {here}/nginx.pid;\nevents {{ worker_connections 300; }}\n"
-        f"http {{\naccess_log off;\n{paths}\n{text}\n}}\n",
-    )
-    return start(ports, "nginx", "-c", file, "-e", here + "/nginx.error", "-g", "daemon off;")
-
-
-def apache(text, mpm="event"):
-    here, modules = os.getcwd(), "/usr/lib/apache2/modules"
-    write("index.html", "hello\n")
-    file = write(
-        "apache2.conf",
-        f"ServerRoot {here}\nServerName localhost\nPidFile {here}/apache.pid\n"
-        f"ErrorLog {here}/apache.error\nDocumentRoot {here}\n"
-        f"LoadModule mpm_{mpm}_module {modules}/mod_mpm_{mpm}.so\n"
-        f"LoadModule authz_core_module {modules}/mod_authz_core.so\n"
-        f"LoadModule dir_module {modules}/mod_dir.so\nListen 127.0.0.1:{APP}\n{text}\n",
-    )
-    start([APP], "apache2", "-f", file, "-DFOREGROUND")
-
-
-def ask(port):
-    """One request on a connection of its own, which the server closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
-        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        answer = b""
-        while part := client.recv(65536):
-            answer += part
-    if b" 200 " not in answer.split(b"\r\n", 1)[0]:
-        print("a request failed:", answer[:200], file=sys.stderr, flush=True)
 
 
 def accept_queue_full(planted):
@@ -175,9 +97,6 @@ def in_front(upstream, location):
         [WEB],
     )
     every(0.2, lambda: ask(WEB))
-
-
-REUSED = 'proxy_http_version 1.1; proxy_set_header Connection "";'
 
 
 def upstream_not_reused(planted):

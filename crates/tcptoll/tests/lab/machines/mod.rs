@@ -12,6 +12,15 @@ use anyhow::{Context as _, bail};
 use tcptoll_live::doctor::Examination;
 use tempfile::TempDir;
 
+/// The program of all machines.
+const FILES: [(&str, &str); 5] = [
+    ("machines.py", include_str!("machines.py")),
+    ("faults.py", include_str!("faults.py")),
+    ("races.py", include_str!("races.py")),
+    ("servers.py", include_str!("servers.py")),
+    ("net.py", include_str!("net.py")),
+];
+
 /// A machine, and what is to be found on it.
 #[derive(Debug)]
 pub(crate) struct Kind {
@@ -78,16 +87,21 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Starts a machine, with its fault or without, and waits until its state is reached.
+    pub(crate) fn start(kind: &Kind, planted: bool) -> anyhow::Result<Self> {
+        Self::begin(kind.name, if planted { "planted" } else { "healthy" })
+    }
+
+    /// The same for a machine by its name in `machines.py`: `planted`, `healthy` or `mended`.
     ///
     /// Errors: what the machine said when it ended.
-    pub(crate) fn start(kind: &Kind, planted: bool) -> anyhow::Result<Self> {
+    pub(crate) fn begin(name: &str, state: &str) -> anyhow::Result<Self> {
         let folder = TempDir::with_prefix("tcptoll-machine-")?;
-        std::fs::write(folder.path().join("machines.py"), include_str!("machines.py"))?;
-        std::fs::write(folder.path().join("net.py"), include_str!("net.py"))?;
-        let state = if planted { "planted" } else { "healthy" };
+        for (file, text) in FILES {
+            std::fs::write(folder.path().join(file), text)?;
+        }
         let mut child = Command::new("unshare")
             .args(["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"])
-            .args(["python3", "-B", "machines.py", kind.name, state, "."])
+            .args(["python3", "-B", "machines.py", name, state, "."])
             .current_dir(folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -100,7 +114,7 @@ impl Machine {
         let mut line = String::new();
         stdout.read_line(&mut line)?;
         let Some(pid) = line.strip_prefix("ready ").and_then(|pid| pid.trim().parse().ok()) else {
-            bail!("{} {state} did not start: {}", kind.name, machine.said());
+            bail!("{name} {state} did not start: {}", machine.said());
         };
         machine.pid = pid;
         Ok(machine)

@@ -140,14 +140,20 @@ def listener(address, port, backlog):
     return server
 
 
-def sink(address, port, backlog=1024):
+def sink(address, port):
     """A server that reads and never closes first."""
-    server = listener(address, port, backlog)
+    answering(address, port, None)
+
+
+def answering(address, port, answer):
+    """A server that answers each request of a connection with the same bytes; None: it never answers."""
+    server = listener(address, port, 1024)
 
     def one(connection):
         try:
             while connection.recv(65536):
-                pass
+                if answer:
+                    connection.sendall(answer)
         except OSError:
             pass
         connection.close()
@@ -196,13 +202,53 @@ def syn(source, source_port, to, port):
     return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + tcp
 
 
-def track(connections):
-    """Puts entries into the table of tracked connections (ctnetlink, IPCTNL_MSG_CT_NEW)."""
-    def attribute(kind, data, nested=False):
-        length = 4 + len(data)
-        kind |= 0x8000 if nested else 0
-        return struct.pack("HH", length, kind) + data + b"\0" * (-length % 4)
+def attribute(kind, data, nested=False):
+    """An attribute of a netlink message."""
+    length = 4 + len(data)
+    kind |= 0x8000 if nested else 0
+    return struct.pack("HH", length, kind) + data + b"\0" * (-length % 4)
 
+
+def firewall():
+    """A rule of nftables that looks at the state of connections, so that the kernel tracks them."""
+    number = struct.Struct("!I").pack
+
+    def text(kind, name):
+        return attribute(kind, name.encode() + b"\0")
+
+    def message(kind, flags, body, family=socket.AF_INET, of=0):
+        body = struct.pack("!BBH", family, 0, of) + body
+        return struct.pack("IHHII", 16 + len(body), kind, flags, 0, 0) + body
+
+    hook = attribute(1, number(1)) + attribute(2, number(0))
+    state = text(1, "ct") + attribute(2, attribute(1, number(1)) + attribute(2, number(0)), True)
+    rule = text(1, "own") + text(2, "input") + attribute(4, attribute(1, state, True), True)
+    chain = text(1, "own") + text(3, "input") + attribute(4, hook, True) + text(7, "filter")
+    # NFT_MSG_NEWTABLE, NEWCHAIN and NEWRULE, between the ends of a batch: NLM_F_REQUEST, NLM_F_CREATE, NLM_F_ACK.
+    batch = message(0x10, 1, b"", 0, 10)
+    for kind, body in [(0xA00, text(1, "own")), (0xA03, chain), (0xA06, rule)]:
+        batch += message(kind, 0x405, body)
+    batch += message(0x11, 1, b"", 0, 10)
+    link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+    link.bind((0, 0))
+    link.send(batch)
+    acknowledged = 0
+    while acknowledged < 3:
+        answer = link.recv(65536)
+        while answer:
+            length, kind = struct.unpack_from("IH", answer)
+            error = -struct.unpack_from("i", answer, 16)[0]
+            if error:
+                raise SystemExit("nftables: " + os.strerror(error))
+            acknowledged += 1
+            answer = answer[(length + 3) & ~3 :]
+
+
+def track(connections, assured=False):
+    """Puts entries into the table of tracked connections (ctnetlink, IPCTNL_MSG_CT_NEW).
+
+    Those that are not assured make room for others.
+    """
     def tuple_of(kind, source, to, source_port, port):
         ip = attribute(1, socket.inet_aton(source)) + attribute(2, socket.inet_aton(to))
         proto = attribute(1, b"\6")
@@ -220,6 +266,9 @@ def track(connections):
         body = struct.pack("!BBH", socket.AF_INET, 0, 0)
         body += tuple_of(1, near, FAR, port, 80) + tuple_of(2, FAR, near, 80, port)
         body += attribute(7, struct.pack("!I", 3600)) + state
+        if assured:
+            # IPS_SEEN_REPLY, IPS_ASSURED and IPS_CONFIRMED.
+            body += attribute(3, struct.pack("!I", 14))
         # NLM_F_REQUEST, NLM_F_CREATE and NLM_F_EXCL; the last of a batch asks for an acknowledgment.
         last = number == connections - 1 or number % 100 == 99
         flags = 0x601 | (4 if last else 0)
