@@ -52,6 +52,7 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("crates/live/src/doctor/config/haproxy.rs", "connect", "a directive: a time-out"),
     ("crates/live/src/doctor/config/haproxy.rs", "http", "a mode"),
     ("crates/live/src/doctor/config/nginx.rs", "http", "a block of nginx.conf"),
+    ("crates/live/src/doctor/config/apps", "keepalive", "a setting of gunicorn"),
     ("crates/live/src/doctor/config/nginx.rs", "keepalive", "a directive of an upstream"),
     ("crates/live/src/doctor/config/nginx.rs", "stream", "a block of nginx.conf"),
     ("crates/measure/src/idle/keepalive/", "messages", "a unit: what a writing connection sends"),

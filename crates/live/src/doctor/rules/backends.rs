@@ -134,31 +134,24 @@ fn race(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> F
 
 /// What to change at either end: first at the server, if there is a time that is long enough.
 fn remedies(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> Vec<Remedy> {
-    let lower = lowered(ends, closes);
-    let proof = proof(ends, closes);
-    let filled = |name: &str| {
-        Remedy::of(CLOSE_RACE, name)
-            .with("SERVER", ends.server.program.name())
-            .with("PROXY", ends.proxy.program.name())
-            .with("OWN_S", seconds(closes.value))
-            .with("OWN_AT", at_text(closes))
+    let (front, back) = (ends.proxy.program.name(), ends.server.program.name());
+    let filled = |name: &str, lines: Vec<Option<String>>| {
+        let remedy = Remedy::of(CLOSE_RACE, name).with("SERVER", back).with("PROXY", front);
+        Remedy { commands: lines.into_iter().flatten().collect(), ..remedy }
     };
-    let mut lowered = filled("lower");
-    lowered.commands =
-        [lower.clone(), Some(reload(ends.proxy)), proof.clone()].into_iter().flatten().collect();
+    let now = format!("# now: {back} {} s, {}", seconds(closes.value), at_text(closes));
+    let (lower, proof) = (lowered(ends, closes), proof(ends, closes));
+    let lowered = filled(
+        "lower",
+        vec![Some(now.clone()), lower.clone(), Some(reload(ends.proxy)), proof.clone()],
+    );
     let Some(idle) = idle else { return vec![lowered] };
-    let mut raised =
-        filled("raise").with("IDLE_S", seconds(idle.value)).with("IDLE_AT", at_text(idle));
-    let or = lower.as_ref().map(|lower| format!("# or in {}: {lower}", ends.proxy.program.name()));
-    let lines = [
-        Some(keeping(ends.server.program, idle.value + RESERVE_S)),
-        Some(reload(ends.server)),
-        or,
-        proof,
-    ];
-    raised.commands = lines.into_iter().flatten().collect();
-    let both = lower.map(|_| lowered);
-    std::iter::once(raised).chain(both).collect()
+    let now = format!("{now}; {front} {} s, {}", seconds(idle.value), at_text(idle));
+    let longer = keeping(ends.server.program, idle.value + RESERVE_S);
+    let or = lower.as_ref().map(|lower| format!("# or in {front}: {lower}"));
+    let raised =
+        filled("raise", vec![Some(now), Some(longer), Some(reload(ends.server)), or, proof]);
+    std::iter::once(raised).chain(lower.map(|_| lowered)).collect()
 }
 
 fn reload(server: &ServerConfig) -> String {
