@@ -84,8 +84,8 @@ pub struct Remedy {
     pub cost: String,
     /// How to undo it.
     pub undo: String,
-    /// Where it is no remedy.
-    #[serde(skip)]
+    /// Where it is no remedy; absent: nowhere.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub not_if: String,
     /// What was measured with the change in place, where it was.
     #[serde(skip)]
@@ -137,7 +137,8 @@ pub fn article(
     fix: Option<&Remedy>,
 ) -> Article {
     let fix = fix.cloned().unwrap_or_default();
-    let words = [("effect", fix.effect), ("risk", fix.cost), ("undo", fix.undo)];
+    let words =
+        [("effect", fix.effect), ("not if", fix.not_if), ("risk", fix.cost), ("undo", fix.undo)];
     let words = words.into_iter().filter(|(_, text)| !text.is_empty());
     Article {
         severity: severity.word().to_owned(),

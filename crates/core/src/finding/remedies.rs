@@ -45,8 +45,14 @@ fn read(text: &str) -> Remedy {
             _ => {}
         }
     }
+    if remedy.commands.iter().any(|line| line.starts_with("sysctl -w ")) {
+        remedy.cost += NEXT_BOOT;
+    }
     remedy
 }
+
+/// What a sysctl costs besides.
+const NEXT_BOOT: &str = " It lasts until the next boot; a file in /etc/sysctl.d/ makes it stay.";
 
 /// Text in one line, without the marks of Markdown.
 fn plain(text: &str) -> String {

@@ -110,6 +110,7 @@ fn hostile() -> Review {
             undo: evil(),
             ..tcptoll_core::finding::Remedy::default()
         }),
+        rank: 0,
     };
     let process = Some(Process { pid: 1, name: evil() });
     let listener = ListenerReview {

@@ -1,20 +1,24 @@
 //! The configuration of a server that runs on the machine, in one shape for all programs.
 //!
-//! Each program's own file is read in a file of its own; rules see this shape alone. The parsers
-//! have no file system: the caller gives them the text of files by path ([`Files`]).
+//! Rules see this shape alone. A configuration is read in three steps: `lines` and `blocks` split the text of
+//! files, the table of `directives` says what each word sets and what holds without it, and a file per program has
+//! what fits no row. None of them has a file system: the caller gives them the text of files by path ([`Files`]).
 //!
 //! A default of a program is given only if every file of its configuration was read: a file that
 //! could not be read may set another value.
 
 mod apache;
 pub(super) mod apps;
+mod blocks;
+mod directives;
 mod haproxy;
+mod lines;
 mod mariadb;
 mod nginx;
-mod nginx_tree;
 mod php_fpm;
 mod reading;
 mod redis;
+mod settings;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::directives::{self, Field};
+use super::settings::{Kind, Settings};
 use super::{ConfigPosition, DEFAULT_OF, Program, ServerConfig, Sourced};
 
 /// Files of one server's configuration, at most.
@@ -64,16 +66,8 @@ pub(super) struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     pub(super) fn new(program: Program, process: &'a Process, files: &'a mut dyn Files) -> Self {
-        let (files_left, bytes_left) = (FILES_MAX, ALL_MAX);
-        Self {
-            program,
-            process,
-            files,
-            files_left,
-            bytes_left,
-            unread: Vec::new(),
-            read: Vec::new(),
-        }
+        let (files_left, bytes_left, unread, read) = (FILES_MAX, ALL_MAX, Vec::new(), Vec::new());
+        Self { program, process, files, files_left, bytes_left, unread, read }
     }
 
     /// The configuration so far: nothing but the process.
@@ -98,56 +92,44 @@ impl<'a> Reading<'a> {
 
     /// The text of a file; a file that cannot be read is noted.
     pub(super) fn text(&mut self, path: &str) -> Option<String> {
-        let Some(left) = self.files_left.checked_sub(1) else {
-            self.missing(format!("{}: more than {FILES_MAX} files", clipped(path)));
-            return None;
-        };
-        self.files_left = left;
-        let text = match self.files.read(path) {
-            Ok(text) => text,
-            Err(reason) => {
-                self.missing(format!("{}: {reason}", clipped(path)));
-                return None;
-            }
-        };
-        if text.len() > FILE_MAX {
-            self.missing(format!("{}: longer than 1 MiB", clipped(path)));
-            return None;
-        }
-        let Some(left) = self.bytes_left.checked_sub(text.len()) else {
-            self.missing(format!("{}: all files together are longer than 8 MiB", clipped(path)));
-            return None;
-        };
-        self.bytes_left = left;
+        let text = self.bounded(path);
         let path = clipped(path);
-        if !self.read.contains(&path) {
-            self.read.push(path);
+        match text {
+            Ok(_) if self.read.contains(&path) => {}
+            Ok(_) => self.read.push(path),
+            Err(ref reason) => self.missing(format!("{path}: {reason}")),
         }
-        Some(text)
+        text.ok()
+    }
+
+    fn bounded(&mut self, path: &str) -> Result<String, String> {
+        let left = self.files_left.checked_sub(1);
+        self.files_left = left.ok_or_else(|| format!("more than {FILES_MAX} files"))?;
+        let text = self.files.read(path)?;
+        if text.len() > FILE_MAX {
+            return Err("longer than 1 MiB".to_owned());
+        }
+        let left = self.bytes_left.checked_sub(text.len());
+        self.bytes_left = left.ok_or("all files together are longer than 8 MiB")?;
+        Ok(text)
     }
 
     /// Paths that a pattern names. A path without a wildcard that is not there is noted, unless the
     /// program itself accepts that.
     pub(super) fn included(&mut self, pattern: &str, depth: usize, optional: bool) -> Vec<String> {
-        if depth >= DEPTH_MAX {
-            self.missing(format!(
-                "{}: includes are nested more than {DEPTH_MAX} deep",
-                clipped(pattern)
-            ));
-            return Vec::new();
+        let paths = if depth >= DEPTH_MAX {
+            Err(format!("includes are nested more than {DEPTH_MAX} deep"))
+        } else {
+            self.files.matching(pattern)
+        };
+        let is_expected = !optional && !pattern.contains(['*', '?', '[']);
+        match paths {
+            Ok(paths) if !paths.is_empty() => return paths,
+            Ok(_) if is_expected => self.missing(format!("{}: no such file", clipped(pattern))),
+            Ok(_) => {}
+            Err(reason) => self.missing(format!("{}: {reason}", clipped(pattern))),
         }
-        match self.files.matching(pattern) {
-            Ok(paths) => {
-                if paths.is_empty() && !optional && !pattern.contains(['*', '?', '[']) {
-                    self.missing(format!("{}: no such file", clipped(pattern)));
-                }
-                paths
-            }
-            Err(reason) => {
-                self.missing(format!("{}: {reason}", clipped(pattern)));
-                Vec::new()
-            }
-        }
+        Vec::new()
     }
 
     /// The first of these paths that is there; otherwise, it is noted that none is.
@@ -168,16 +150,24 @@ impl<'a> Reading<'a> {
 
     /// Those of these paths that are there.
     pub(super) fn all_of(&mut self, candidates: &[String]) -> Vec<String> {
-        let mut found = Vec::new();
-        for path in candidates {
-            found.extend(self.included(path, 0, true));
-        }
-        found
+        candidates.iter().flat_map(|path| self.included(path, 0, true)).collect()
     }
 
     /// A default of the program; none while a file is missing that may set another value.
     pub(super) fn default<T>(&self, value: T) -> Option<Sourced<T>> {
         self.unread.is_empty().then(|| Sourced { value, at: self.default_place() })
+    }
+
+    /// What is set, or else the program's default.
+    pub(super) fn value<T: Kind>(&self, set: &Settings, field: Field) -> Option<Sourced<T>> {
+        set.get(field).or_else(|| self.preset(field))
+    }
+
+    /// The program's default of a field.
+    pub(super) fn preset<T: Kind>(&self, field: Field) -> Option<Sourced<T>> {
+        let is_at_least = |version| self.is_at_least(version);
+        let (unit, text) = directives::preset(self.program, field, is_at_least)?;
+        self.default(unit.read(text)?)
     }
 
     fn default_place(&self) -> ConfigPosition {
@@ -192,7 +182,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Whether the server's version is known to be this one or a later one.
-    pub(super) fn is_at_least(&self, version: [u64; 3]) -> Option<bool> {
+    fn is_at_least(&self, version: [u64; 3]) -> Option<bool> {
         let text = self.process.version.as_deref()?;
         let mut parts = text.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u64>);
         let mut own = [0; 3];
@@ -364,4 +354,19 @@ pub(super) fn url_host(url: &str) -> Option<String> {
         _ => 80,
     };
     if host.is_empty() { None } else { address(host, "localhost", Some(port)) }
+}
+
+/// The addresses of hosts and ports.
+pub(super) fn addresses(hosts: &[&str], ports: &[Option<u64>]) -> Vec<String> {
+    let on = |host: &str, port: u64| match host {
+        bare if bare.contains(':') && !bare.starts_with('[') => format!("[{bare}]:{port}"),
+        host => format!("{host}:{port}"),
+    };
+    let ports = ports.iter().copied().flatten();
+    ports.flat_map(|port| hosts.iter().map(move |host| clipped(&on(host, port)))).collect()
+}
+
+/// The shortest of several times.
+pub(super) fn shortest(times: impl Iterator<Item = Option<Sourced<f64>>>) -> Option<Sourced<f64>> {
+    times.flatten().min_by(|one, other| one.value.total_cmp(&other.value))
 }

@@ -11,7 +11,7 @@ use crate::watch::DestinationState;
 use crate::watch::diagnoses::host::{TRACKED, TRACKED_SUBJECT};
 use crate::watch::diagnoses::ports::{SCARCE, SLOW, fix};
 use crate::watch::diagnoses::{evidence, rounded, sysctl};
-use tcptoll_core::finding::{Finding, Severity};
+use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 /// `TCP_TIMEWAIT_LEN`, s: a constant of the kernel.
 const TIME_WAIT_S: f64 = 60.0;
@@ -101,14 +101,7 @@ pub(super) fn reuse_on_loopback_only(machine: &Machine) -> Vec<Finding> {
         ("local_ports", Some(range.into())),
         ("destinations", Some(short.count().into())),
     ]);
-    let fix = sysctl(
-        REUSE,
-        2,
-        1,
-        "Let connect(2) take ports in TIME-WAIT towards all destinations.".to_owned(),
-        "A port in TIME-WAIT is free for a new connection after 1 s, not 60 s.",
-        "Both hosts need TCP timestamps: nothing else distinguishes old segments from new ones.",
-    );
+    let fix = Remedy::of(TW_REUSE_LOOPBACK_ONLY, "everywhere");
     vec![Finding {
         id: TW_REUSE_LOOPBACK_ONLY.into(),
         severity: Severity::Warning,

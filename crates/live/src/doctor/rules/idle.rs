@@ -59,24 +59,7 @@ fn wasted(
         ("nginx_version", proxy.version.as_deref().map(|version| short(version).into())),
         ("pid", Some(proxy.pid.into())),
     ]);
-    let commands: Vec<String> = if upstream.fastcgi {
-        vec!["fastcgi_keep_conn on;".into()]
-    } else {
-        vec!["proxy_http_version 1.1;".into(), "proxy_set_header Connection \"\";".into()]
-    };
-    let fix = Remedy {
-        change: "Add these lines to the location that passes requests to the upstream, and reload nginx.".to_owned(),
-        commands: commands.into_iter().chain(["nginx -s reload".to_owned()]).collect(),
-        effect: "Requests reuse connections to the upstream. They need no handshake each, and leave no port in \
-                 TIME-WAIT."
-            .to_owned(),
-        cost: "The servers hold idle connections, so their keep-alive timeout must be longer than that of the upstream \
-               (tcptoll explain close-race). A location with its own proxy_set_header does not inherit those of \
-               outer levels."
-            .to_owned(),
-        undo: "Remove the lines, and reload nginx.".to_owned(),
-..Remedy::default()
-};
+    let fix = Remedy::of(UPSTREAM_NOT_REUSED, if upstream.fastcgi { "fastcgi" } else { "http" });
     Finding {
         id: UPSTREAM_NOT_REUSED.into(),
         severity: Severity::Warning,

@@ -12,9 +12,9 @@ use super::{BACKLOG_NOT_IN_EFFECT, BACKLOG_OVER_SOMAXCONN, BUFFERS_OVER_CAP, WOR
 use crate::doctor::{Buffers, Machine, Program, ServerConfig, Sourced, StandingQueue};
 use crate::watch::ListenerState;
 use crate::watch::diagnoses::queues::{
-    FULL, NEAR, OR_FASTER, SYN_FULL, SYN_SUBJECT, backlog_setting, longer_than,
+    BURSTS, FULL, NEAR, SYN_FULL, SYN_SUBJECT, backlog_setting, longer_than,
 };
-use crate::watch::diagnoses::{evidence, is_lasting, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, overload, rounded, sysctl};
 use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
@@ -66,16 +66,11 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Finding> {
             ("pid", Some(server.pid.into())),
         ]);
         let more = workers.value.saturating_mul(2).max(1);
-        let fix = Remedy {
-            change: "Find out what the workers wait for, and limit that time. Or allow more workers.".to_owned(),
-            commands: vec![format!("{setting} {more}"), restart(server)],
-            effect: format!("{} requests are served concurrently.", number::count(more)),
-            cost: "Each worker takes memory, and a slow backend gets more concurrent calls. A longer backlog \
-                   does not help: clients only wait longer."
-                .to_owned(),
-            undo: format!("{setting} {}, and restart again.", workers.value),
-..Remedy::default()
-};
+        let fix = Remedy::of(WORKERS_TOO_FEW, "more")
+            .with("SETTING", setting)
+            .with("WORKERS", more)
+            .with("FORMER", workers.value)
+            .with("RESTART", restart(server));
         Some(Finding {
             id: WORKERS_TOO_FEW.into(),
             severity: Severity::Problem,
@@ -144,9 +139,9 @@ pub(super) fn name_the_setting(machine: &Machine, full: &mut Finding) {
     let (Some(limit), Some((server, listen))) = (limit, at(machine, &full.subject)) else { return };
     let program = server.program.name();
     full.evidence.insert("program".into(), program.into());
-    // A longer queue is no remedy there.
-    let lasting = is_lasting(full);
-    let Some(fix) = full.remedies.first_mut().filter(|_| !lasting) else { return };
+    // Elsewhere a longer queue is no remedy.
+    let bursts = overload(full) == Some(BURSTS);
+    let Some(fix) = full.remedies.first_mut().filter(|_| bursts) else { return };
     if let Some(backlog) = &listen.backlog {
         full.evidence.insert("configured_backlog".into(), backlog.value.into());
         full.evidence.insert("configured_at".into(), at_text(backlog).into());
@@ -162,10 +157,7 @@ pub(super) fn name_the_setting(machine: &Machine, full: &mut Finding) {
         && backlog.value == u64::from(limit)
         && limit < somaxconn
     {
-        fix.change = format!(
-            "Raise the backlog of {program} from {limit} ({}); somaxconn allows {somaxconn}. {OR_FASTER}",
-            at_text(backlog)
-        );
+        fix.change += &format!(" It stands in {}.", at_text(backlog));
     }
     if server.program == Program::Nginx {
         fix.cost.push_str(
@@ -230,25 +222,10 @@ pub(super) fn over_somaxconn(machine: &Machine) -> Vec<Finding> {
             number::count(*somaxconn),
             number::count(*limit)
         );
-        let fix = Remedy {
-            change: format!(
-                "Raise net.core.somaxconn to the configured backlog, then restart {}.",
-                server.program.name()
-            ),
-            commands: vec![
-                format!("sysctl -w net.core.somaxconn={}", asked.value),
-                restart(server),
-            ],
-            effect: format!(
-                "The accept queue holds {} connections, as configured.",
-                number::count(asked.value.saturating_add(1))
-            ),
-            cost: "The restart closes open connections. A waiting connection takes about 2.7 kB. The sysctl lasts \
-                   until the next boot; a file in /etc/sysctl.d/ makes it stay."
-                .to_owned(),
-            undo: format!("sysctl -w net.core.somaxconn={somaxconn}, and restart again."),
-..Remedy::default()
-};
+        let fix = Remedy::of(BACKLOG_OVER_SOMAXCONN, "raise")
+            .with("BACKLOG", asked.value)
+            .with("FORMER", somaxconn)
+            .with("RESTART", restart(server));
         diagnosis(BACKLOG_OVER_SOMAXCONN, text, first, on, fix)
     })
 }
@@ -267,24 +244,9 @@ pub(super) fn not_in_effect(machine: &Machine) -> Vec<Finding> {
             number::count(asked.value),
             number::count(*limit)
         );
-        let nginx = server.program == Program::Nginx;
-        let fix = Remedy {
-            change: format!("Restart {program}: listen(2) was called before the change."),
-            commands: vec![restart(server)],
-            effect: format!(
-                "The accept queue holds {} connections, as configured.",
-                number::count(asked.value.saturating_add(1))
-            ),
-            cost: if nginx {
-                "The restart closes open connections. A reload is enough where only the backlog was changed, not \
-                 somaxconn."
-            } else {
-                "The restart closes open connections."
-            }
-            .to_owned(),
-            undo: format!("Set the former backlog ({limit}), and restart again."),
-..Remedy::default()
-};
+        let fix = Remedy::of(BACKLOG_NOT_IN_EFFECT, "restart")
+            .with("FORMER", limit)
+            .with("RESTART", restart(server));
         diagnosis(BACKLOG_NOT_IN_EFFECT, text, first, on, fix)
     })
 }
@@ -378,22 +340,11 @@ fn over(
         ("program", Some(program.into())),
         ("pid", Some(server.pid.into())),
     ]);
-    let fix = Remedy {
-        change: format!(
-            "Raise {cap} to the configured size. Or remove the setting, so that the kernel tunes the buffer size."
-        ),
-        commands: vec![format!("sysctl -w {cap}={}", asked.value), restart(server)],
-        effect: format!(
-            "The buffer gets {} instead of {} (the kernel doubles each size).",
-            text_size(asked.value.saturating_mul(2)),
-            text_size(most.saturating_mul(2))
-        ),
-        cost: "Each connection may hold kernel memory of that size. A fixed size also disables the kernel's autotuning \
-               (tcp_rmem, tcp_wmem). The sysctl lasts until the next boot."
-            .to_owned(),
-        undo: format!("sysctl -w {cap}={most}, and restart again."),
-..Remedy::default()
-};
+    let fix = Remedy::of(BUFFERS_OVER_CAP, "raise")
+        .with("CAP", cap)
+        .with("ASKED", asked.value)
+        .with("FORMER", most)
+        .with("RESTART", restart(server));
     Finding {
         id: BUFFERS_OVER_CAP.into(),
         severity: Severity::Warning,

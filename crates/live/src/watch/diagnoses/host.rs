@@ -50,21 +50,7 @@ pub(super) fn pressure(state: &State) -> Vec<Finding> {
         ("memory_max_bytes", limits.memory_max_bytes.map(Value::from)),
         ("aborted_for_memory_per_s", aborted.map(rounded)),
     ]);
-    let fix = Remedy {
-        change: "Find the sockets that hold the memory. Raise net.ipv4.tcp_mem only if the machine has memory to spare."
-            .to_owned(),
-        commands: vec![
-            "ss -tmn".to_owned(),
-            "sysctl net.ipv4.tcp_mem".to_owned(),
-            "sysctl -w net.ipv4.tcp_mem=\"MIN PRESSURE MAX\"".to_owned(),
-        ],
-        effect: "Buffers grow again, and windows are no longer limited.".to_owned(),
-        cost: "The values are pages of 4 KiB, for the whole machine. Memory that TCP takes is not available to other \
-               programs."
-            .to_owned(),
-        undo: "sysctl -w net.ipv4.tcp_mem=\"…\" with the values that the second command printed.".to_owned(),
-..Remedy::default()
-};
+    let fix = Remedy::of(PRESSURE, "sockets");
     vec![Finding {
         id: PRESSURE.into(),
         severity: Severity::harming(aborts.is_some() || refused.is_some()),
@@ -95,14 +81,7 @@ pub(super) fn orphans(state: &State) -> Vec<Finding> {
         ("tcp_max_orphans", Some(limit.into())),
         ("aborted_for_memory_per_s", aborted),
     ]);
-    let fix = sysctl(
-        ORPHANS_SUBJECT,
-        limit,
-        limit.saturating_mul(2),
-        "Let programs read all data of the peer before they close a connection. Or raise the limit.".to_owned(),
-        "Closed connections can still send the data in their buffers.",
-        "An orphan may hold up to 64 kB of kernel memory.",
-    );
+    let fix = Remedy::of(ORPHANS, "raise").with("TO", limit.saturating_mul(2)).with("FROM", limit);
     vec![Finding {
         id: ORPHANS.into(),
         severity: Severity::harming(harms),
@@ -181,14 +160,7 @@ pub(super) fn time_wait(state: &State) -> Vec<Finding> {
         ("tcp_max_tw_buckets", limit.map(Value::from)),
     ]);
     let fix = limit.map(|limit| {
-        sysctl(
-            TIME_WAIT_SUBJECT,
-            limit,
-            limit.saturating_mul(2),
-            "Raise the limit; or reuse connections, so that fewer end.".to_owned(),
-            "Every connection that this host closes first stays in TIME-WAIT for the full 60 s.",
-            "A TIME-WAIT takes about 250 bytes, and a local port where this host is the client.",
-        )
+        Remedy::of(TIME_WAIT, "raise").with("TO", limit.saturating_mul(2)).with("FROM", limit)
     });
     vec![Finding {
         id: TIME_WAIT.into(),

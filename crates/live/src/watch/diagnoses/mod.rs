@@ -58,9 +58,14 @@ pub fn says_too(id: &str, other: &str) -> bool {
     SUPERSEDES.contains(&(id, other))
 }
 
-/// Whether it is an overload that lasts: it has another fix than a burst.
+/// Whether it is an overload in `bursts` or a `lasting` one, which have different fixes. None: not known, or no overload.
+pub fn overload(one: &Finding) -> Option<&str> {
+    one.evidence.get("overload")?.as_str()
+}
+
+/// Whether it is an overload that lasts.
 pub fn is_lasting(one: &Finding) -> bool {
-    one.evidence.get("overload").is_some_and(|overload| overload == "lasting")
+    overload(one) == Some(queues::LASTING)
 }
 
 /// What is wrong with a destination: its own diagnosis, or, where it is this machine itself, that of the

@@ -14,7 +14,7 @@ use tcptoll_core::units::{echo, host_port};
 
 use super::{evidence, rounded, subject, sysctl};
 use crate::watch::listeners::is_nearly_full;
-use crate::watch::state::{ListenerState, Standing, State};
+use crate::watch::state::{ListenerState, Rates, Standing, State};
 use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 pub(crate) const FULL: &str = "accept-queue-full";
@@ -53,7 +53,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Finding> {
     let subject = host_port(&worst.address, worst.port);
     let estimated = group.iter().filter(hit).any(|one| one.overflows_estimated);
     let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
-    let lasts = lasting(state, worst);
+    let lasts = lasting(worst);
     let queue = if let Some(stands) = lasts {
         let (full, looks) = (stands.nearly_full, stands.looks);
         format!("lasting overload, queue > 80 % at {full}/{looks} looks")
@@ -69,7 +69,16 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Finding> {
     if estimated {
         evidence.insert("overflows_estimated".into(), true.into());
     }
-    let remedies = vec![if lasts.is_some() { faster(worst) } else { for_bursts(worst, state) }];
+    // Requests wait half-open behind a full accept queue: their cookies and drops are no fault of their own.
+    if let Some(rates) = &state.rates {
+        let behind = [
+            ("cookies_sent_per_s", rates.cookies_sent_per_s),
+            ("syns_dropped_per_s", rates.syns_dropped_per_s),
+        ];
+        let behind = behind.into_iter().filter(|(_, rate)| *rate > 0.0);
+        evidence.extend(behind.map(|(name, rate)| (name.to_owned(), rounded(rate))));
+    }
+    let remedies = vec![cure(state, worst)];
     Some(Finding {
         id: FULL.into(),
         severity: Severity::Problem,
@@ -130,65 +139,37 @@ pub(super) fn near(state: &State) -> Vec<Finding> {
         } else {
             queue
         };
-        let lasts = lasting(state, worst).is_some();
         Some(Finding {
             id: NEAR.into(),
             severity: Severity::Warning,
             subject,
             text,
             evidence: of_listener(state, &group, worst),
-            remedies: vec![if lasts { faster(worst) } else { for_bursts(worst, state) }],
+            remedies: vec![cure(state, worst)],
         })
     };
     groups(state).filter_map(diagnose).collect()
 }
 
-/// What becomes of a burst's remedy where the overload lasts.
-pub(crate) const OR_FASTER: &str = "If the queue stays full, accept faster instead.";
-
-/// A longer queue, for a burst.
-fn for_bursts(listener: &ListenerState, state: &State) -> Remedy {
-    let longer = longer(listener, state.limits.somaxconn);
-    Remedy { change: format!("{} {OR_FASTER}", longer.change), ..longer }
-}
-
-/// A longer queue. `listen(2)` clamps the application's backlog to `somaxconn`, so the limit says which
+/// A longer queue, for a burst. `listen(2)` clamps the application's backlog to `somaxconn`, so the limit says which
 /// of the two is the smaller.
 pub(super) fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Remedy {
     let limit = listener.accept_queue_limit;
     let wanted = longer_than(limit);
-    let by_application = somaxconn.is_some_and(|max| limit < max);
+    let mut remedy = Remedy::of(FULL, "longer").with("BACKLOG", wanted);
+    if somaxconn.is_some_and(|max| max >= wanted) {
+        remedy.commands.retain(|line| !line.starts_with("sysctl"));
+    }
     let name = listener.process.as_ref().map_or("", |process| process.name.as_str());
     let setting = backlog_setting(name, &host_port(&listener.address, listener.port), wanted);
-    let mut commands = Vec::new();
-    let mut undo = format!("Set the former backlog (the limit was {limit})");
-    if somaxconn.is_none_or(|max| max < wanted) {
-        commands.push(format!("sysctl -w net.core.somaxconn={wanted}"));
-        if let Some(max) = somaxconn {
-            undo = format!("sysctl -w net.core.somaxconn={max}; set the former backlog");
-        }
+    if let Some(line) = remedy.commands.last_mut() {
+        *line = setting;
     }
-    commands.push(setting);
-    let change = match somaxconn {
-        Some(max) if by_application => format!(
-            "Raise the application's backlog, which limits the queue to {limit} (somaxconn is {max}), and restart it."
-        ),
-        Some(max) if limit == max => format!(
-            "Raise net.core.somaxconn, which limits the queue to {max}, and the application's backlog; restart it."
-        ),
-        _ => "Raise net.core.somaxconn and the application's backlog, and restart it.".to_owned(),
-    };
-    let held = number::count(u64::from(wanted) + 1);
-    Remedy {
-        change,
-        commands,
-        effect: format!("The queue holds {held} connections: a burst of that size is no longer dropped."),
-        cost: "A server that accepts too slowly fills any queue, and clients wait longer. A waiting connection \
-               takes about 2.7 kB."
-            .to_owned(),
-        undo: format!("{undo}, and restart the application."),
-..Remedy::default()
-}
+    if let Some(max) = somaxconn {
+        let by = if limit < max { "the application's backlog" } else { "net.core.somaxconn" };
+        remedy.change += &format!(" Today {by} limits the queue to {limit} (somaxconn is {max}).");
+    }
+    remedy
 }
 
 /// The backlog that is proposed where this one is too short.
@@ -302,31 +283,21 @@ fn evidence_of(stands: &Standing) -> BTreeMap<String, Value> {
 
 /// A server that accepts faster: where the overload lasts, a longer queue is no remedy.
 pub(super) fn faster(listener: &ListenerState) -> Remedy {
-    let process = listener.process.as_ref();
-    let name = process.map_or("", |process| process.name.as_str());
-    let how = match name {
-        "nginx" => "raise worker_processes, or find what blocks its workers",
-        "apache2" | "httpd" => "raise MaxRequestWorkers, or find what its workers wait for",
-        "haproxy" => "raise nbthread",
-        _ if name.starts_with("php-fpm") => {
-            "raise pm.max_children, or find what its workers wait for"
+    let remedy = Remedy::of(FULL, "faster");
+    match &listener.process {
+        Some(process) => remedy.with("PID", process.pid),
+        None => {
+            Remedy { commands: vec![format!("ss -ltnp 'sport = :{}'", listener.port)], ..remedy }
         }
-        _ => "more workers, or an event loop that accepts while requests are served",
-    };
-    Remedy {
-        change: format!(
-            "Accept faster: {how}. The overload lasts: with a longer queue clients only wait longer. Raise the \
-             limit for bursts only."
-        ),
-        // Whether it is short of CPU, or waits.
-        commands: vec![match process {
-            Some(process) => format!("top -H -p {}", process.pid),
-            None => format!("ss -ltnp 'sport = :{}'", listener.port),
-        }],
-        effect: "The queue empties, and no client waits for accept(2).".to_owned(),
-        cost: "Each worker takes memory, and a slow backend gets more concurrent calls.".to_owned(),
-        undo: "Set the former number of workers, and restart the application.".to_owned(),
-        ..Remedy::default()
+    }
+}
+
+/// What cures a queue that is full, or nearly: one for an overload that lasts, one for bursts.
+fn cure(state: &State, listener: &ListenerState) -> Remedy {
+    match overload(listener) {
+        Some(LASTING) => faster(listener),
+        Some(_) => longer(listener, state.limits.somaxconn),
+        None => Remedy::of(FULL, "either"),
     }
 }
 
@@ -348,15 +319,29 @@ pub(super) fn groups(state: &State) -> impl Iterator<Item = Group<'_>> {
     groups.into_values()
 }
 
-/// The looks at a queue that was nearly full at nearly all of them, for longer than a burst.
-///
-/// Of an examination, whose interval is all its looks together, fewer looks are enough.
-pub(super) fn lasting<'l>(state: &State, listener: &'l ListenerState) -> Option<&'l Standing> {
-    let stands = listener.stands.as_deref()?;
-    let enough = |looks, over_s| stands.looks >= looks && stands.over_s >= over_s;
-    let all_looks = state.interval_s >= stands.over_s && enough(FEW_LOOKS_MIN, FEW_OVER_MIN_S);
-    let long = all_looks || enough(LOOKS_MIN, OVER_MIN_S);
-    (long && stands.nearly_full * 5 >= stands.looks * 4).then_some(stands)
+/// An overload is in bursts where the queue was seen empty, or was not nearly full at nearly all looks.
+pub(crate) const BURSTS: &str = "bursts";
+/// The queue was nearly full at nearly all looks, for longer than a burst.
+pub(crate) const LASTING: &str = "lasting";
+
+/// Whether the queue overflows in bursts, or the overload lasts. None: there were too few looks to tell.
+fn overload(listener: &ListenerState) -> Option<&'static str> {
+    let Some(stands) = listener.stands.as_deref() else {
+        return (listener.accept_queue_len == 0).then_some(BURSTS);
+    };
+    let full = stands.nearly_full * 5 >= stands.looks * 4;
+    let enough = stands.looks >= FEW_LOOKS_MIN && stands.over_s >= FEW_OVER_MIN_S;
+    match (full, enough) {
+        (true, true) => Some(LASTING),
+        (true, false) => None,
+        (false, _) => Some(BURSTS),
+    }
+}
+
+/// The looks at a queue whose overload lasts.
+fn lasting(listener: &ListenerState) -> Option<&Standing> {
+    let lasts = overload(listener) == Some(LASTING);
+    listener.stands.as_deref().filter(|_| lasts)
 }
 
 pub(super) fn of_listener(
@@ -380,8 +365,10 @@ pub(super) fn of_listener(
         ("sockets", (group.len() > 1).then(|| group.len().into())),
         ("sockets_full", (group.len() > 1).then(|| full.count().into())),
     ]);
-    if let Some(stands) = lasting(state, worst) {
-        all.insert("overload".into(), "lasting".into());
+    if let Some(kind) = overload(worst) {
+        all.insert("overload".into(), kind.into());
+    }
+    if let Some(stands) = lasting(worst) {
         all.insert("looks".into(), stands.looks.into());
         all.insert("looks_nearly_full".into(), stands.nearly_full.into());
     }
@@ -415,6 +402,9 @@ pub(super) fn syn_full(state: &State) -> Vec<Finding> {
     };
     let longest = state.listeners.iter().max_by_key(|one| one.syn_queue_len);
     let longest = longest.filter(|one| one.syn_queue_len > Some(0));
+    if is_shadow(rates, longest) {
+        return Vec::new();
+    }
     let evidence = evidence([
         ("syns_dropped_per_s", Some(rounded(rates.syns_dropped_per_s))),
         ("cookies_sent_per_s", Some(rounded(rates.cookies_sent_per_s))),
@@ -431,6 +421,12 @@ pub(super) fn syn_full(state: &State) -> Vec<Finding> {
         evidence,
         remedies: vec![syn_fix(state, longest.or_else(|| overflowing(state)))],
     }]
+}
+
+/// Whether half-open requests wait because the accept queue behind them is full: as many as met it, and no more.
+fn is_shadow(rates: &Rates, longest: Option<&ListenerState>) -> bool {
+    let here = longest.is_none_or(|one| one.overflows_per_s.is_some_and(|rate| rate > 0.0));
+    here && rates.syns_dropped_per_s + rates.cookies_sent_per_s <= rates.overflows_per_s
 }
 
 /// The only listener whose accept queue overflows. Its backlog limits its SYN queue too, and the table of

@@ -136,16 +136,29 @@ fn the_queue_limit_tells_whose_backlog_is_to_be_raised() {
     };
     let application = fix(511, Some(4_096));
     assert_eq!(application.commands, ["tcp-backlog 4096"]);
-    assert!(application.change.starts_with("Raise the application's backlog"), "{application:?}");
-    assert!(application.change.ends_with("stays full, accept faster instead."), "{application:?}");
+    assert!(application.change.contains("Today the application's backlog limits the queue to 511"));
+    assert!(application.not_if.contains("accept faster"), "{application:?}");
     let clamped = fix(128, Some(128));
     assert_eq!(clamped.commands, ["sysctl -w net.core.somaxconn=4096", "tcp-backlog 4096"]);
     assert!(clamped.change.contains("limits the queue to 128"), "{clamped:?}");
-    assert!(clamped.undo.starts_with("sysctl -w net.core.somaxconn=128"), "{clamped:?}");
     let unknown = fix(128, None);
     assert_eq!(unknown.commands.len(), 2);
     let long = fix(40_000, Some(65_535));
     assert_eq!(long.commands, ["tcp-backlog 65535"]);
+}
+
+#[test]
+fn cookies_behind_a_full_accept_queue_are_its_shadow_and_those_of_a_flood_are_not() {
+    let with = |cookies_sent_per_s| {
+        let full = ListenerState { overflows_per_s: Some(60.0), ..listener() };
+        let rates = Rates { overflows_per_s: 60.0, cookies_sent_per_s, ..Rates::default() };
+        find(&State { listeners: vec![full], rates: Some(rates), ..State::default() })
+    };
+    let shadow = with(5.0);
+    let [one] = &shadow[..] else { panic!("{shadow:?}") };
+    assert_eq!(one.id, "accept-queue-full");
+    assert_eq!(one.evidence["cookies_sent_per_s"], 5.0);
+    assert!(with(900.0).iter().any(|one| one.id == "syn-queue-full"));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use tcptoll_core::units::host_port;
 use serde::{Deserialize, Serialize};
 use tcptoll_core::record::{Passport, boxed, tagged};
 
-use super::diagnoses::is_lasting;
+use super::diagnoses::overload;
 use super::look::{Limits, Process};
 use super::state::{DestinationState, ListenerState, Rates, State};
 pub use check::Misfit;
@@ -176,7 +176,7 @@ pub struct Recording {
     next: u32,
     listeners: BTreeMap<(String, u16, u64), Known>,
     /// By name, subject, severity and whether an overload lasts: number, and the last state that had it.
-    diagnoses: BTreeMap<(String, String, Severity, bool), (u32, u64)>,
+    diagnoses: BTreeMap<(String, String, Severity, Option<String>), (u32, u64)>,
     limits: Option<Limits>,
     /// When the last dump of all sockets began, s.
     table_s: Option<f64>,
@@ -265,7 +265,8 @@ impl Recording {
     fn diagnoses(&mut self, state: &State, lines: &mut Vec<WatchLine>) -> Vec<DiagnosisPart> {
         let active = state.diagnoses.iter().filter(|one| !one.evidence.contains_key("ended_s_ago"));
         let part = |one: &Finding| {
-            let key = (one.id.clone(), one.subject.clone(), one.severity, is_lasting(one));
+            let kind = overload(one).map(str::to_owned);
+            let key = (one.id.clone(), one.subject.clone(), one.severity, kind);
             let (n, seen) = self.diagnoses.entry(key).or_insert_with(|| {
                 let n = self.next;
                 self.next = self.next.wrapping_add(1);

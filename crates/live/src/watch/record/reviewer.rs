@@ -11,7 +11,8 @@ use super::{
     DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart,
     WatchHeader, WatchLine, greatest,
 };
-use crate::watch::diagnoses::is_lasting;
+use crate::watch::diagnoses::{is_lasting, overload};
+use tcptoll_core::finding::Finding;
 
 /// Descriptions that are remembered, at most.
 const DESCRIBED_MAX: usize = 65_536;
@@ -224,7 +225,9 @@ impl Reviewer {
             }
             episode.severity = episode.severity.min(about.severity);
             // A burst that became a lasting overload has another fix.
-            if episode.fix.is_none() || is_lasting(about) {
+            let rank = rank(about);
+            if rank > episode.rank {
+                episode.rank = rank;
                 episode.fix = about.fix().cloned();
             }
             return Ok(());
@@ -240,6 +243,7 @@ impl Reviewer {
             worst_at_s: at_s,
             ongoing: false,
             fix: about.fix().cloned(),
+            rank: rank(about),
         };
         if let Some((before, sum)) = self.episodes.insert(key, (episode, part.clone())) {
             self.ended.push(closed(before, &sum));
@@ -286,6 +290,16 @@ impl Reviewer {
         review.destinations = destinations;
         longest_gaps(&mut review);
         review
+    }
+}
+
+/// The fix of a lasting overload stands before that of bursts, and that before one of which neither is known.
+fn rank(one: &Finding) -> u8 {
+    match overload(one) {
+        _ if one.remedies.is_empty() => 0,
+        Some(_) if is_lasting(one) => 3,
+        Some(_) => 2,
+        None => 1,
     }
 }
 

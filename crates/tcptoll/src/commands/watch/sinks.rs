@@ -1,6 +1,6 @@
 //! A watch as lines of text: one when a fault begins, and one when it ends.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::output::check_place;
 use crate::stdout;
 use tcptoll_core::units::{parse_size, plural, text_size, text_time};
 use tcptoll_lab::passport;
-use tcptoll_live::watch::diagnoses::{is_lasting, says_too};
+use tcptoll_live::watch::diagnoses::{is_lasting, overload, says_too};
 use tcptoll_live::watch::{LIMIT_MIN, WatchRecorder};
 use tcptoll_live::watch::{State, WATCH_RECORD_VERSION, WatchHeader, WatchSummary};
 use tcptoll_show::shell_argument;
@@ -34,8 +34,8 @@ pub(super) struct Lines {
     looks: u64,
     /// What is wrong now: by name and subject, since when, s.
     active: BTreeMap<(String, String), f64>,
-    /// Overloads of these that were stated to be lasting.
-    lasting: BTreeSet<(String, String)>,
+    /// What was stated of these: whether an overload comes in bursts or lasts. None: it was not known.
+    told: BTreeMap<(String, String), Option<String>>,
 }
 
 impl Lines {
@@ -59,9 +59,14 @@ impl Lines {
         for one in state.diagnoses.iter().filter(|one| !is_over(one)) {
             let key = (one.id.clone(), one.subject.clone());
             let since = self.active.get(&key).copied();
-            // A burst that becomes a lasting overload has another fix.
-            let lasts = is_lasting(one) && self.lasting.insert(key.clone());
-            if since.is_none() || lasts {
+            // Bursts have another fix than an overload that lasts, and it takes looks to tell.
+            let told = overload(one).map(str::to_owned);
+            let known = self.told.entry(key.clone()).or_insert_with(|| told.clone());
+            let is_told = (known.is_none() || is_lasting(one)) && *known != told;
+            if is_told {
+                *known = told;
+            }
+            if since.is_none() || is_told {
                 let fix = fix_in_a_line(one).map(|fix| format!("; fix: {fix}"));
                 let fix = fix.unwrap_or_default();
                 let was = self.was(state, &one.id, &one.subject).unwrap_or_default();
@@ -86,7 +91,7 @@ impl Lines {
                 lines.push(format!("{} {id}: {subject}: ended after {lasted:.0} s", state.time));
             }
         }
-        self.lasting.retain(|key| now.contains_key(key));
+        self.told.retain(|key, _| now.contains_key(key));
         self.active = now;
         lines
     }

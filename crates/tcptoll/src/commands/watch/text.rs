@@ -108,7 +108,7 @@ fn drops(state: &State) -> String {
 
 /// A fix, each part beside its label. Commands stay in one piece, so that they can be copied.
 pub(super) fn fix_parts(fix: &Remedy, indent: usize) -> Vec<Part> {
-    let Remedy { change, commands, effect, cost, undo, .. } = fix;
+    let Remedy { change, commands, effect, cost, undo, not_if, .. } = fix;
     let words = |(label, text): (&str, &String)| {
         let label = format!("{:indent$}{label}", "");
         (!text.is_empty()).then(|| Part::labelled(label, indent + 8, text, Tone::Plain))
@@ -119,8 +119,11 @@ pub(super) fn fix_parts(fix: &Remedy, indent: usize) -> Vec<Part> {
     };
     let mut parts = Vec::from_iter(words(("change", change)));
     parts.extend(commands.iter().filter(|one| !one.is_empty()).enumerate().map(command));
-    parts
-        .extend([("effect", effect), ("risk", cost), ("undo", undo)].into_iter().filter_map(words));
+    parts.extend(
+        [("effect", effect), ("not if", not_if), ("risk", cost), ("undo", undo)]
+            .into_iter()
+            .filter_map(words),
+    );
     parts
 }
 

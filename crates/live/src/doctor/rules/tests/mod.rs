@@ -219,13 +219,16 @@ fn the_fix_of_a_full_queue_names_the_limit_that_is_the_smaller_and_its_line() {
     let own = fix(50, line(50, 9));
     assert_eq!(
         own.change,
-        "Raise the backlog of nginx from 50 (/etc/conf:9); somaxconn allows 4096. If the queue stays full, accept faster instead."
+        "Raise the backlog of listen(2) and net.core.somaxconn, and restart the server. Today the application's backlog limits the queue to 50 (somaxconn is 4096). It stands in /etc/conf:9."
     );
     assert_eq!(own.commands, ["listen 0.0.0.0:80 backlog=4096;", "systemctl restart nginx"]);
     assert!(own.cost.contains("reuseport"), "{own:?}");
     let clamped = fix(4_096, line(4_096, 9));
     assert_eq!(clamped.commands[0], "sysctl -w net.core.somaxconn=8192");
-    assert!(clamped.change.contains("net.core.somaxconn, which limits the queue"), "{clamped:?}");
+    assert!(
+        clamped.change.contains("Today net.core.somaxconn limits the queue to 4096"),
+        "{clamped:?}"
+    );
     // Nobody knows the server: the advice is the watch's.
     let mut unknown = machine(vec![], vec![]);
     unknown.state = full(50);
