@@ -217,6 +217,8 @@ fn of(program: Program) -> &'static [Directive] {
         Program::Redis => REDIS,
         Program::PhpFpm => PHP_FPM,
         Program::Mariadb => MARIADB,
+        // They have no directives: see `apps`.
+        Program::App(_) => &[],
     }
 }
 

@@ -182,7 +182,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Whether the server's version is known to be this one or a later one.
-    fn is_at_least(&self, version: [u64; 3]) -> Option<bool> {
+    pub(super) fn is_at_least(&self, version: [u64; 3]) -> Option<bool> {
         let text = self.process.version.as_deref()?;
         let mut parts = text.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u64>);
         let mut own = [0; 3];
