@@ -487,6 +487,37 @@ fn a_queue_that_is_never_empty_is_named_with_the_workers_behind_it() {
 }
 
 #[test]
+fn workers_that_idle_connections_hold_are_not_too_few() {
+    let with = |waiting, holds, keeps| {
+        let listen = closing("0.0.0.0:8090", keeps);
+        let apache = ServerConfig {
+            workers: line(4, 3),
+            idle_holds_worker: holds,
+            ..server(APACHE, vec![listen])
+        };
+        let mut all = machine(vec![apache], vec![listener("0.0.0.0", 8_090, 8)]);
+        let (shortest, longest, limit, looks) = (3, 8, 8, 6);
+        all.standing =
+            vec![StandingQueue { on: "0.0.0.0:8090".into(), shortest, longest, limit, looks }];
+        all.neighbours =
+            vec![Neighbour { local_port: Some(8_090), waiting, ..Neighbour::default() }];
+        diagnose(&all)
+    };
+    let [one] = &with(4, true, line(15.0, 9))[..] else { panic!("one") };
+    assert_eq!((one.id.as_str(), one.severity), (IDLE_HOLD_WORKERS, Severity::Problem));
+    assert_eq!(
+        one.text,
+        "4 idle connections hold workers of Apache (4 in all) for 15 s each; 3 or more clients wait"
+    );
+    assert_eq!(one.fix().unwrap().commands[0], "KeepAliveTimeout 2");
+    assert_eq!(one.evidence["configured_at"], "/etc/conf:9");
+    let id = |found: Vec<Finding>| found[0].id.clone();
+    assert_eq!(id(with(1, true, line(15.0, 9))), WORKERS_TOO_FEW, "three of four work");
+    assert_eq!(id(with(4, false, line(15.0, 9))), WORKERS_TOO_FEW, "mpm_event");
+    assert_eq!(id(with(4, true, line(1.0, 9))), WORKERS_TOO_FEW, "it is short already");
+}
+
+#[test]
 fn the_second_limit_of_half_open_requests_is_named_without_cookies_only() {
     let with = |syncookies, half_open, drops, overflows| {
         let mut one = listener("0.0.0.0", 80, 4_096);
