@@ -258,10 +258,26 @@ impl SockDiag {
     /// [`connections`](Self::connections).
     pub fn silences(
         &mut self,
+        each: impl FnMut(&Connection, Option<Silence>),
+    ) -> Result<(), SysError> {
+        self.silences_in(&StateFlags::ESTABLISHED, each)
+    }
+
+    /// As [`silences`](Self::silences), of connections that the peer has closed and this host has not (CLOSE-WAIT).
+    pub fn unclosed(
+        &mut self,
+        each: impl FnMut(&Connection, Option<Silence>),
+    ) -> Result<(), SysError> {
+        self.silences_in(&StateFlags::CLOSE_WAIT, each)
+    }
+
+    fn silences_in(
+        &mut self,
+        states: &StateFlags,
         mut each: impl FnMut(&Connection, Option<Silence>),
     ) -> Result<(), SysError> {
         let wanted = ExtensionFlags::INFO;
-        self.dump(&StateFlags::ESTABLISHED, &wanted, Ports::default(), |payload| {
+        self.dump(states, &wanted, Ports::default(), |payload| {
             let connection = Connection::read(payload)?;
             each(&connection, Silence::read(payload.get(HEADER_BYTES..).unwrap_or_default()));
             Ok(())

@@ -200,7 +200,16 @@ fn held(connection: &Connection, silence: Option<Silence>) -> Held {
         remote: connection.remote,
         timer,
         idle_s: silence.map(|silence| silence.of_data().as_secs_f64()),
+        waits: silence.is_some_and(|silence| waits(connection, silence)),
     }
+}
+
+/// Whether a server has answered all that this client sent, a second ago or earlier. A server that works on a request
+/// received it later than it sent something.
+fn waits(connection: &Connection, silence: Silence) -> bool {
+    let queued = connection.receive_queue > 0 || connection.send_queue > 0;
+    let answered = silence.data_sent <= silence.data_received;
+    connection.inode.is_some() && !queued && answered && silence.data_sent >= Duration::from_secs(1)
 }
 
 /// Sockets that are followed: eight times what a state has.

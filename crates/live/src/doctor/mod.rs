@@ -81,6 +81,9 @@ pub struct Neighbour {
     pub unprotected_idle_max_s: Option<f64>,
     /// Time from the last packet received to the next probe, s: the longest of those with a timer.
     pub probe_after_max_s: Option<f64>,
+    /// Of the connections, accepted and idle for a second or longer: what was sent last was answered, and nothing
+    /// is unread.
+    pub waiting: u64,
     /// Time since data last came or went, s: the longest of them.
     pub idle_max_s: Option<f64>,
     /// Whether the way to the other end leads over a router.

@@ -53,6 +53,8 @@ pub(super) struct Held {
     pub timer: KeepAlive,
     /// Time since data was last sent or received, s; none: the kernel does not report it.
     pub idle_s: Option<f64>,
+    /// Whether it is accepted and waits for the next request.
+    pub waits: bool,
 }
 
 /// The keep-alive timer of a connection.
@@ -102,6 +104,7 @@ impl<'a> Neighbours<'a> {
             ..Neighbour::default()
         });
         group.connections += 1;
+        group.waiting += u64::from(held.waits);
         longest(&mut group.idle_max_s, held.idle_s);
         let unprotected = match held.timer {
             KeepAlive::Off => true,
@@ -336,7 +339,7 @@ mod tests {
 
     fn held(local: &str, remote: &str, timer: KeepAlive, idle_s: f64) -> Held {
         let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
-        Held { local, remote, timer, idle_s: Some(idle_s) }
+        Held { local, remote, timer, idle_s: Some(idle_s), waits: false }
     }
 
     fn groups(all: &[Held]) -> Vec<Neighbour> {

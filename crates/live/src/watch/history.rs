@@ -25,6 +25,7 @@ use tcptoll_core::tcp::counters::Counters;
 use super::diagnoses::{self, Held};
 use super::listeners::{HostDrops, Listeners};
 use super::look::{DESTINATIONS_MAX, Limits, Look, SocketDump};
+use super::proc::TRACKING_DROPS;
 use super::state::{DestinationState, ListenerState, Rates, Segments, State, Totals};
 
 /// Looks that can be gone back to: 10 minutes at 1 s.
@@ -89,6 +90,7 @@ impl History {
             listeners_left_out: seen.left_out,
             destinations: Vec::new(),
             destinations_left_out: 0,
+            unclosed: Vec::new(),
             states: std::collections::BTreeMap::new(),
             table_age_s: None,
             segments: rates.as_ref().and_then(|_| self.recent.sum()),
@@ -104,6 +106,7 @@ impl History {
             state.destinations_left_out = table.destinations_left_out + more as u64;
             // A look that reads the table begins before the table does: that one is new.
             state.table_age_s = Some((look.at_s - table.at_s).max(0.0));
+            state.unclosed = table.unclosed;
             state.states = table.states;
         }
         self.held.apply(&mut state);
@@ -200,6 +203,7 @@ fn thinned(state: &State) -> State {
         listeners: exact(listeners.into_iter().map(without_looks).collect()),
         destinations: exact(destinations),
         diagnoses: exact(diagnoses),
+        unclosed: Vec::new(),
         states: state.states.clone(),
         rates: state.rates.clone(),
         counted: state.counted.clone(),
@@ -320,6 +324,7 @@ pub(super) fn rates(before: &Counters, after: &Counters, interval_s: f64) -> Opt
         aborted_for_memory_per_s: rate("TcpExtTCPAbortOnMemory")?,
         time_wait_overflows_per_s: rate("TcpExtTCPTimeWaitOverflow")?,
         deferred_per_s: rate("TcpExtTCPDeferAcceptDrop")?,
+        tracking_drops_per_s: rate(TRACKING_DROPS).unwrap_or(0.0),
     })
 }
 

@@ -135,6 +135,30 @@ pub struct SocketDump {
     pub destinations: Vec<Destination>,
     /// Destinations that there was no room for.
     pub destinations_left_out: u64,
+    /// Connections that the peer has closed and a program here has not, those with the most first.
+    pub unclosed: Vec<Unclosed>,
+}
+
+/// Groups of unclosed connections that a table keeps, at most.
+pub(super) const UNCLOSED_MAX: usize = 16;
+
+/// Connections in CLOSE-WAIT of one listening port, or to one destination.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Unclosed {
+    /// `port 8080`, or the remote address and port where this host opened them.
+    pub on: String,
+    /// The process of the oldest; absent where it may not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
+    /// Connections.
+    pub connections: u32,
+    /// Of those, closed by the peer a minute ago or earlier.
+    pub minute_old: u32,
+    /// Time since the last packet came, s: the longest of them. The peer closed no later.
+    pub oldest_s: f64,
+    /// Inode of the oldest.
+    #[serde(skip)]
+    pub inode: u64,
 }
 
 /// Destinations that a table keeps, at most.

@@ -13,11 +13,12 @@ mod proc;
 pub mod reader;
 mod record;
 mod state;
+mod unclosed;
 
 pub use history::{History, LISTENERS_MAX};
 pub use look::{
     Counted, DESTINATIONS_MAX, Destination, Limits, ListenerLook, Look, LookCost, Process,
-    SocketDump,
+    SocketDump, Unclosed,
 };
 pub use record::{
     Count, Curves, DATA_RETRANSMITTED, DestinationPart, DestinationReview, DiagnosisLine,

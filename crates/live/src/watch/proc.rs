@@ -177,7 +177,26 @@ fn name_of(folder: &Path) -> String {
 pub(super) fn counters() -> Result<Counters, SysError> {
     let mut all = counters::parse_net(&net("snmp")?);
     all.extend(counters::parse_net(&net("netstat")?));
+    let drops = net("stat/nf_conntrack").ok().and_then(|text| tracking_drops(&text));
+    all.extend(drops.map(|drops| (TRACKING_DROPS.to_owned(), drops)));
     Ok(all)
+}
+
+/// What connection tracking dropped, as a counter.
+pub(super) const TRACKING_DROPS: &str = "NfConntrackDrop";
+
+/// `drop` and `early_drop` of `/proc/net/stat/nf_conntrack`: names, then a line of hexadecimal numbers a CPU.
+fn tracking_drops(text: &str) -> Option<i64> {
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next()?.split_whitespace().collect();
+    let place = |name| names.iter().position(|one| *one == name);
+    let wanted = [place("drop")?, place("early_drop")?];
+    let of_cpu = |line: &str| {
+        let numbers: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: &usize| i64::from_str_radix(numbers.get(*at)?, 16).ok();
+        wanted.iter().filter_map(number).sum::<i64>()
+    };
+    Some(lines.map(of_cpu).sum())
 }
 
 /// Levels now; what this kernel does not report is absent.
@@ -304,6 +323,13 @@ mod tests {
             assert_eq!(name_of(folder.path()), name);
         }
         assert_eq!(name_of(Path::new("/nowhere")), "");
+    }
+
+    #[test]
+    fn drops_of_connection_tracking_are_those_of_all_cpus() {
+        let text = "entries  clashres found drop early_drop\n00000002 0 0 0000000a 00000001\n00000002 0 0 00000010 0\n";
+        assert_eq!(tracking_drops(text), Some(27));
+        assert_eq!(tracking_drops("entries found\n1 2\n"), None);
     }
 
     #[test]

@@ -20,9 +20,11 @@ use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag};
 pub use tcptoll_kernel::terminal::{Keys, Modes, wait_for_keys};
 use tcptoll_lab::clock::{boottime_ns, wall_clock};
 
+use super::diagnoses::leaks::{CLOSE_WAIT, MANY};
 use super::dump::{TableBuilder, TopPairs};
 use super::proc::{self, Owners};
-use super::{History, ListenerLook, Look, LookCost, SocketDump, State};
+use super::unclosed::UnclosedGroups;
+use super::{History, ListenerLook, Look, LookCost, SocketDump, State, Unclosed};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -110,7 +112,12 @@ impl NamespaceReader {
             self.half_open = inodes.zip(half_open).filter_map(known).collect();
         }
         if let Some(owners) = &mut self.owners {
-            owners.look_up(at, sockets.iter().map(|socket| socket.inode));
+            let unclosed = self.table.iter().flat_map(|table| &table.unclosed).map(|one| one.inode);
+            owners.look_up(at, sockets.iter().map(|socket| socket.inode).chain(unclosed));
+        }
+        let mut table = self.table.clone();
+        for one in table.iter_mut().flat_map(|table| &mut table.unclosed) {
+            one.process = self.owners.as_ref().and_then(|owners| owners.owner(one.inode));
         }
         let listeners = sockets
             .iter()
@@ -131,7 +138,7 @@ impl NamespaceReader {
             counters,
             counted,
             limits,
-            table: self.table.clone(),
+            table,
             cost: self.cost(),
         })
     }
@@ -157,12 +164,26 @@ impl NamespaceReader {
             Err(error) => return Err(self.afresh(error)),
         };
         self.kept = read.kept;
+        let close_wait = read.table.states.get(CLOSE_WAIT).copied().unwrap_or(0);
+        let unclosed =
+            if close_wait >= u64::from(MANY) { self.unclosed(sockets)? } else { Vec::new() };
         self.table = Some(SocketDump {
             at_s: look.saturating_sub(self.began).as_secs_f64(),
             took_s: until.saturating_sub(from).as_secs_f64(),
+            unclosed,
             ..read.table
         });
         Ok(read.half_open)
+    }
+
+    /// Connections in CLOSE-WAIT, grouped, with their age.
+    fn unclosed(&mut self, sockets: &[ListenSocket]) -> Result<Vec<Unclosed>, SysError> {
+        let mut groups = UnclosedGroups::new(sockets.iter().map(|socket| socket.address.port()));
+        let dumped = self.diag.unclosed(|connection, silence| groups.add(connection, silence));
+        match dumped {
+            Ok(()) => Ok(groups.finish()),
+            Err(error) => Err(self.afresh(error)),
+        }
     }
 
     /// A dump that was not read to its end leaves replies behind: the next look asks on a new socket.

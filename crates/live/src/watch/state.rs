@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tcptoll_core::tcp::counters::Counters;
 
-use super::look::{Counted, Limits, LookCost, Process};
+use super::look::{Counted, Limits, LookCost, Process, Unclosed};
 use tcptoll_core::finding::Finding;
 
 /// The state of a namespace over one interval. `watch --once --format json` prints one.
@@ -40,6 +40,9 @@ pub struct State {
     /// Destinations that there was no room for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub destinations_left_out: u64,
+    /// Connections that the peer has closed and a program here has not (CLOSE-WAIT), where there are many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unclosed: Vec<Unclosed>,
     /// Sockets by state, from the newest dump of all sockets.
     pub states: BTreeMap<String, u64>,
     /// Age of that dump at the look, s; absent: none was made yet.
@@ -230,6 +233,10 @@ pub struct Rates {
     /// counts each, `TcpExtListenDrops` none.
     #[serde(default)]
     pub deferred_per_s: f64,
+    /// Packets that connection tracking dropped, mostly for want of room in its table (`drop` and `early_drop`
+    /// of `/proc/net/stat/nf_conntrack`).
+    #[serde(default)]
+    pub tracking_drops_per_s: f64,
 }
 
 impl Rates {

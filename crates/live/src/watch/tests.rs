@@ -308,6 +308,7 @@ fn crowd(second: u32, busy: u32, count: u32) -> Look {
         states: states.map(|state| (state.to_owned(), 10_000)).into(),
         destinations: destinations.collect(),
         destinations_left_out: 5,
+        unclosed: Vec::new(),
     });
     look
 }

@@ -270,6 +270,7 @@ fn look(second: u64) -> Look {
                 .into(),
             destinations: (0..64).map(destination).collect(),
             destinations_left_out: 5,
+            unclosed: Vec::new(),
         }),
         ..Look::default()
     };

@@ -64,6 +64,16 @@ fn puma_closes_before_the_nginx_in_front_of_it() {
 }
 
 #[test]
+fn idle_clients_hold_all_workers_of_apache() {
+    finds("idle-connections-hold-workers");
+}
+
+#[test]
+fn a_server_that_does_not_close_for_a_minute_leaks() {
+    finds("close-wait-leak");
+}
+
+#[test]
 fn haproxy_asks_for_more_buffer_than_the_kernel_allows() {
     finds("buffers-over-cap");
 }

@@ -353,6 +353,8 @@ impl Apache<'_, '_> {
         let times = config.listens.iter().map(|one| one.keepalive_timeout_s.clone());
         config.keepalive_timeout_s = shortest(times).or_else(|| effective(&main));
         config.keepalive_requests = reading.value(&main, Field::KeepaliveRequests);
+        let blocking = ["mpm_prefork", "mpm_worker"];
+        config.idle_holds_worker = blocking.iter().any(|mpm| self.modules.contains(*mpm));
         config.workers = main.get(Field::Workers).or_else(|| {
             let limit: Option<u64> = main.plain(Field::Limit);
             if self.modules.contains("mpm_prefork") {

@@ -481,7 +481,7 @@ fn tomcat(reading: &mut Reading<'_>, config: &mut ServerConfig, facts: &Facts) {
                 .or_else(|| tag.split_once(&format!("\n{name}=")))?;
             let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''))?;
             let value = after[1..].split(quote).next()?.to_owned();
-            let line = text[..from + before.len() + 1].matches('\n').count();
+            let line = text[..=from + before.len()].matches('\n').count();
             Some(Sourced { value, at: place(&path, line) })
         };
         if attribute("protocol").is_some_and(|one| one.value.to_ascii_lowercase().contains("ajp")) {

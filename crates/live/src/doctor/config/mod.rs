@@ -167,6 +167,9 @@ pub struct ServerConfig {
     pub tcp_keepalive_s: Option<Sourced<f64>>,
     /// Requests or connections that it serves at one time, at most.
     pub workers: Option<Sourced<u64>>,
+    /// Whether an idle connection holds a worker until it is closed (`prefork` and `worker` of Apache).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub idle_holds_worker: bool,
     /// Servers behind it.
     pub upstreams: Vec<Upstream>,
     /// Socket buffers it asks for.
@@ -190,6 +193,7 @@ impl ServerConfig {
             keepalive_requests: None,
             tcp_keepalive_s: None,
             workers: None,
+            idle_holds_worker: false,
             upstreams: Vec::new(),
             buffers: None,
             files_read: Vec::new(),

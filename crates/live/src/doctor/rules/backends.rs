@@ -134,41 +134,28 @@ fn race(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> F
 
 /// What to change at either end: first at the server, if there is a time that is long enough.
 fn remedies(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> Vec<Remedy> {
-    let lower = lowered(ends, closes);
-    let proof = proof(ends, closes);
-    let (server, proxy) = (ends.server.program.name(), ends.proxy.program.name());
-    let filled = |name: &str| {
-        let mut remedy = Remedy::of(CLOSE_RACE, name);
-        remedy.change += &format!(
-            " Today {server} closes them after {} s ({})",
-            seconds(closes.value),
-            at_text(closes)
-        );
-        if let Some(idle) = idle {
-            remedy.change += &format!(
-                ", and {proxy} reuses them for {} s ({})",
-                seconds(idle.value),
-                at_text(idle)
-            );
-        }
-        remedy.change.push('.');
-        remedy
+    let (front, back) = (ends.proxy.program.name(), ends.server.program.name());
+    let mut today = format!(
+        " Today {back} closes them after {} s ({})",
+        seconds(closes.value),
+        at_text(closes)
+    );
+    if let Some(idle) = idle {
+        today +=
+            &format!(", and {front} reuses them for {} s ({})", seconds(idle.value), at_text(idle));
+    }
+    let filled = |name: &str, lines: Vec<Option<String>>| {
+        let remedy = Remedy::of(CLOSE_RACE, name);
+        let change = format!("{}{today}.", remedy.change);
+        Remedy { change, commands: lines.into_iter().flatten().collect(), ..remedy }
     };
-    let mut lowered = filled("lower");
-    lowered.commands =
-        [lower.clone(), Some(reload(ends.proxy)), proof.clone()].into_iter().flatten().collect();
+    let (lower, proof) = (lowered(ends, closes), proof(ends, closes));
+    let lowered = filled("lower", vec![lower.clone(), Some(reload(ends.proxy)), proof.clone()]);
     let Some(idle) = idle else { return vec![lowered] };
-    let mut raised = filled("raise");
-    let or = lower.as_ref().map(|lower| format!("# or in {proxy}: {lower}"));
-    let lines = [
-        Some(keeping(ends.server.program, idle.value + RESERVE_S)),
-        Some(reload(ends.server)),
-        or,
-        proof,
-    ];
-    raised.commands = lines.into_iter().flatten().collect();
-    let both = lower.map(|_| lowered);
-    std::iter::once(raised).chain(both).collect()
+    let longer = keeping(ends.server.program, idle.value + RESERVE_S);
+    let or = lower.as_ref().map(|lower| format!("# or in {front}: {lower}"));
+    let raised = filled("raise", vec![Some(longer), Some(reload(ends.server)), or, proof]);
+    std::iter::once(raised).chain(lower.map(|_| lowered)).collect()
 }
 
 fn reload(server: &ServerConfig) -> String {

@@ -11,6 +11,7 @@ mod forecasts;
 mod idle;
 mod queues;
 mod servers;
+mod workers;
 
 use std::collections::BTreeSet;
 
@@ -38,12 +39,15 @@ pub const TW_REUSE_LOOPBACK_ONLY: &str = "tw-reuse-loopback-only";
 const UPSTREAM_NOT_REUSED: &str = "upstream-not-reused";
 /// A queue that is never empty in front of a server with a fixed number of workers.
 const WORKERS_TOO_FEW: &str = "workers-too-few";
+/// The same queue, where most workers wait for another request of a client that has none.
+const IDLE_HOLD_WORKERS: &str = "idle-connections-hold-workers";
 
 /// What is wrong with one machine.
 type Rule = fn(&Machine) -> Vec<Finding>;
 
 /// Faults that a state alone does not show, the most pressing first: name and function.
 const RULES: &[(&str, Rule)] = &[
+    (IDLE_HOLD_WORKERS, workers::idle_hold),
     (WORKERS_TOO_FEW, queues::workers_too_few),
     (PORT_RANGE_TOO_SMALL, forecasts::range_too_small),
     (CONNTRACK_FILLS, forecasts::conntrack_fills),
@@ -91,8 +95,13 @@ pub fn diagnose(machine: &Machine) -> Vec<Finding> {
     found.extend(RULES.iter().flat_map(|(_, rule)| rule(machine)));
     found.extend(queues::syn_backlog_full(machine));
     found.iter_mut().for_each(fit);
+    // More workers would be held as well.
+    let held = found.iter().filter(|one| one.id == IDLE_HOLD_WORKERS);
+    let held: BTreeSet<String> = held.map(|one| one.subject.clone()).collect();
+    found.retain(|one| one.id != WORKERS_TOO_FEW || !held.contains(&one.subject));
     // The workers are why the queue stands.
-    let of_workers = found.iter().filter(|one| one.id == WORKERS_TOO_FEW);
+    let of_workers =
+        found.iter().filter(|one| [WORKERS_TOO_FEW, IDLE_HOLD_WORKERS].contains(&one.id.as_str()));
     let explained: BTreeSet<String> = of_workers.map(|one| one.subject.clone()).collect();
     found.retain(|one| one.id != live::queues::STANDING || !explained.contains(&one.subject));
     let place = |id: &str| ids().position(|known| known == id);

@@ -19,9 +19,9 @@ use tcptoll_core::finding::queues::Overload;
 use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
-const LOOKS_MIN: u32 = 3;
+pub(super) const LOOKS_MIN: u32 = 3;
 /// A queue of one is a connection that came just now.
-const SHORTEST_MIN: u32 = 2;
+pub(super) const SHORTEST_MIN: u32 = 2;
 
 /// A queue that is never empty, in front of a server whose workers accept one connection each.
 pub(super) fn workers_too_few(machine: &Machine) -> Vec<Finding> {

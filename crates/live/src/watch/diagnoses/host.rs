@@ -103,20 +103,29 @@ pub(super) fn tracked(state: &State) -> Vec<Finding> {
     let limit = state.limits.tracked_max.filter(|limit| *limit > 0);
     let Some((tracked, limit)) = state.counted.tracked.zip(limit) else { return Vec::new() };
     let share = tracked as f64 / limit as f64;
-    if share <= NEAR {
+    let drops = state.rates.as_ref().map_or(0.0, |rates| rates.tracking_drops_per_s);
+    if share <= NEAR && drops <= 0.0 {
         return Vec::new();
     }
-    let full = tracked >= limit;
-    let text = format!(
+    let full = tracked >= limit || drops > 0.0;
+    let mut text = format!(
         "{:.0} % of the connection tracking table in use: {} of {}{}",
         (100.0 * share).floor(),
         number::count(tracked),
         number::count(limit),
         if full { "; new connections are dropped" } else { "" }
     );
+    if drops > 0.0 {
+        let (used, room) = (number::count(tracked), number::count(limit));
+        text = format!(
+            "connection tracking dropped {} packets/s; {used} of {room} entries are in use now",
+            number::three(drops)
+        );
+    }
     let evidence = evidence([
         ("nf_conntrack_count", Some(tracked.into())),
         ("nf_conntrack_max", Some(limit.into())),
+        ("drops_per_s", (drops > 0.0).then(|| rounded(drops))),
     ]);
     let fix = sysctl(
         TRACKED_SUBJECT,

@@ -5,6 +5,7 @@
 //! dropped tries again after 1 s and 2 s; without the hold each retry would be a fault of its own.
 
 pub(crate) mod host;
+pub(crate) mod leaks;
 pub(crate) mod ports;
 pub(crate) mod queues;
 
@@ -39,6 +40,7 @@ const RULES: &[(&str, Rule)] = &[
     (host::PRESSURE, host::pressure),
     (queues::SYN_FULL, queues::syn_full),
     (host::ORPHANS, host::orphans),
+    (leaks::LEAK, leaks::close_wait),
     (host::RETRANSMISSIONS, host::retransmissions),
     (queues::NEAR, queues::near),
     (ports::SLOW, ports::slow),

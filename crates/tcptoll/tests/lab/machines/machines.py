@@ -139,6 +139,39 @@ def close_race_puma(planted):
     in_front("keepalive 16;", REUSED)
 
 
+def idle_connections_hold_workers(planted):
+    """Four workers of prefork, each held by a client that has its response, and four clients that wait for one."""
+    keeps = 60 if planted else 1
+    apache(
+        "ServerLimit 8\nStartServers 4\nMinSpareServers 1\nMaxSpareServers 8\nListenBackLog 511\n"
+        f"MaxRequestWorkers {4 if planted else 8}\nKeepAliveTimeout {keeps}\n",
+        "prefork",
+    )
+    for number in range(8):
+        client = patient("127.0.0.1", APP)
+        # Apache accepts no connection before its request has come (TCP_DEFER_ACCEPT).
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        if number < 4:
+            client.recv(65536)
+        KEPT.append(client)
+
+
+def close_wait_leak(planted):
+    """Twelve clients that have closed, a minute ago, and a server that has not."""
+    server = listener("127.0.0.1", APP, 64)
+    KEPT.append(server)
+    for _ in range(12):
+        client = socket.create_connection(("127.0.0.1", APP))
+        accepted, _ = server.accept()
+        client.close()
+        if planted:
+            KEPT.append(accepted)
+        else:
+            accepted.close()
+    if planted:
+        time.sleep(61)
+
+
 def buffers_over_cap(planted):
     """HAProxy asks for four times the receive buffer that the kernel allows."""
     size = 4 * int(read_sysctl("net.core.rmem_max")) if planted else 131072
@@ -275,6 +308,8 @@ MACHINES = {
         close_race_gunicorn,
         close_race_node,
         close_race_puma,
+        idle_connections_hold_workers,
+        close_wait_leak,
         buffers_over_cap,
         local_ports_scarce,
         port_range_too_small,

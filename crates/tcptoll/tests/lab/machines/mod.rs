@@ -52,6 +52,8 @@ pub(crate) const KINDS: &[Kind] = &[
     races("close-race-gunicorn", &["nginx", "gunicorn"]),
     races("close-race-node", &["nginx", "node"]),
     races("close-race-puma", &["nginx", "puma"]),
+    kind("idle-connections-hold-workers", &["apache2"]),
+    kind("close-wait-leak", &[]),
     kind("buffers-over-cap", &["haproxy"]),
     kind("local-ports-scarce", &[]),
     kind("port-range-too-small", &[]),

@@ -67,7 +67,8 @@ prop_compose! {
             reuses: reuses.map(|value| Sourced { value, at: ConfigPosition::default() }),
             ..Upstream::default()
         };
-        ServerConfig { workers, upstreams: vec![upstream], ..server(program, vec![listen]) }
+        let idle_holds_worker = fastcgi;
+        ServerConfig { workers, idle_holds_worker, upstreams: vec![upstream], ..server(program, vec![listen]) }
     }
 }
 
@@ -111,7 +112,7 @@ prop_compose! {
             local_port, remote: host_port(longest, 65_535), connections: counts[2],
             with_keepalive: counts[3], unprotected: counts[4], unprotected_idle: counts[5],
             unprotected_idle_max_s: Some(rates[0]), probe_after_max_s: Some(rates[1]),
-            idle_max_s: None, routed,
+            waiting: counts[4], idle_max_s: None, routed,
         }).into();
         all.state.diagnoses = live::find(&all.state);
         all

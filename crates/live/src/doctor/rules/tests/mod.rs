@@ -304,13 +304,14 @@ fn an_application_server_that_closes_first_is_named_with_both_times_and_both_set
     assert_eq!(
         one.fix().unwrap().commands,
         [
+            "# now: gunicorn 2 s, the default of it; nginx 60 s, the default of it",
             "gunicorn --keep-alive 70",
             "systemctl restart gunicorn",
             "# or in nginx: keepalive_timeout 1s;",
             "tcptoll http --reuse idle=3s http://127.0.0.1:8081/"
         ]
     );
-    assert_eq!(one.remedies[1].commands[..2], ["keepalive_timeout 1s;", "systemctl reload nginx"]);
+    assert_eq!(one.remedies[1].commands[1..3], ["keepalive_timeout 1s;", "systemctl reload nginx"]);
     assert!(with(App::Gunicorn, line(75.0, 1), None).is_empty(), "mended");
     let presumed = || {
         let file = "the default of Node.js (presumed: code can set another)".to_owned();
@@ -483,6 +484,37 @@ fn a_queue_that_is_never_empty_is_named_with_the_workers_behind_it() {
     assert!(with(Program::PhpFpm, 1, 6).is_empty(), "one that came just now");
     assert!(with(Program::PhpFpm, 3, 2).is_empty(), "two looks");
     assert!(with(NGINX, 3, 6).is_empty(), "its workers accept many");
+}
+
+#[test]
+fn workers_that_idle_connections_hold_are_not_too_few() {
+    let with = |waiting, holds, keeps| {
+        let listen = closing("0.0.0.0:8090", keeps);
+        let apache = ServerConfig {
+            workers: line(4, 3),
+            idle_holds_worker: holds,
+            ..server(APACHE, vec![listen])
+        };
+        let mut all = machine(vec![apache], vec![listener("0.0.0.0", 8_090, 8)]);
+        let (shortest, longest, limit, looks) = (3, 8, 8, 6);
+        all.standing =
+            vec![StandingQueue { on: "0.0.0.0:8090".into(), shortest, longest, limit, looks }];
+        all.neighbours =
+            vec![Neighbour { local_port: Some(8_090), waiting, ..Neighbour::default() }];
+        diagnose(&all)
+    };
+    let [one] = &with(4, true, line(15.0, 9))[..] else { panic!("one") };
+    assert_eq!((one.id.as_str(), one.severity), (IDLE_HOLD_WORKERS, Severity::Problem));
+    assert_eq!(
+        one.text,
+        "4 idle connections hold workers of Apache (4 in all) for 15 s each; 3 or more clients wait"
+    );
+    assert_eq!(one.fix().unwrap().commands[0], "KeepAliveTimeout 2");
+    assert_eq!(one.evidence["configured_at"], "/etc/conf:9");
+    let id = |found: Vec<Finding>| found[0].id.clone();
+    assert_eq!(id(with(1, true, line(15.0, 9))), WORKERS_TOO_FEW, "three of four work");
+    assert_eq!(id(with(4, false, line(15.0, 9))), WORKERS_TOO_FEW, "mpm_event");
+    assert_eq!(id(with(4, true, line(1.0, 9))), WORKERS_TOO_FEW, "it is short already");
 }
 
 #[test]

@@ -122,6 +122,7 @@ fn scarce() -> History {
             states: [("ESTABLISHED".to_owned(), 2_790), ("TIME-WAIT".to_owned(), 25_110)].into(),
             destinations: vec![to("10.0.0.7:3306", 27_791 + 60 * second), to("10.0.0.8:443", 12)],
             destinations_left_out: 0,
+            unclosed: Vec::new(),
         });
         history.push(look);
     }
@@ -349,6 +350,7 @@ fn a_destination_that_is_this_machine_is_explained_by_its_listener() {
             here: true,
         }],
         destinations_left_out: 0,
+        unclosed: Vec::new(),
     });
     history.push(look);
     let mut screen = Screen::new(history, 80, 24);
