@@ -101,6 +101,10 @@ impl Remedy {
 
     /// With values for its words in capitals.
     #[must_use]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a caller writes a figure or a text as it is"
+    )]
     pub fn with(mut self, word: &str, value: impl ToString) -> Self {
         let value = value.to_string();
         let Self { change, commands, effect, cost, undo, not_if, .. } = &mut self;
