@@ -1,4 +1,4 @@
-"""Machines with one fault that several commands see, each also `mended`: the same clients, and the first remedy applied.
+"""Machines with one fault that several commands see, each also `mended`: with the same clients, and its first remedy.
 
 `planted`, `healthy` and `mended` differ in one setting or in what the clients do; each machine says in which.
 """
@@ -214,7 +214,8 @@ def workers_held(kind):
 def tracked(percent):
     """This share of the table of tracked connections in use, a firewall that tracks, and ten clients a second.
 
-    A larger table is the remedy. Its limit is the kernel's own, which no namespace may change: `mended` has fewer entries.
+    A larger table is the remedy. Its limit is the kernel's own, which no namespace may change. So there are fewer entries
+    where it is mended.
     """
     most = int(net.read_sysctl("net.netfilter.nf_conntrack_max"))
     if most > 600_000:
