@@ -272,7 +272,7 @@ fn felt(
     Ok(Count { bad, words, period_s: counted["period_s"].as_f64() })
 }
 
-/// A table of seven faults and six commands, and what each remedy does: 15 minutes.
+/// A table of seven faults and six commands, and what each remedy does: 20 minutes.
 pub(crate) fn table(table: &mut Proofs) -> anyhow::Result<()> {
     let bench = Bench::new()?;
     let mut rows = Vec::new();

@@ -19,7 +19,7 @@ const PROXIES: &[&str] = &["nginx", "haproxy"];
 
 /// Requests in bursts that come when the server begins to close idle connections.
 pub(super) const RACE: Felt<'_> =
-    Felt { words: &["race", "8080", "8081", "1280", "64"], bad: &["502"], of: 1280 };
+    Felt { words: &["race", "8080", "8081", "640", "64"], bad: &["502"], of: 640 };
 
 /// What `doctor` finds on a machine.
 fn findings(machine: &Machine) -> anyhow::Result<Vec<Finding>> {
@@ -34,7 +34,7 @@ fn texts(found: &[Finding]) -> String {
     if texts.is_empty() { "nothing".to_owned() } else { texts.join(", ") }
 }
 
-/// Real servers behind real proxies: `doctor` names both times, and the remedy ends the 502s: 12 minutes.
+/// Real servers behind real proxies: `doctor` names both times, and the remedy ends the 502s: 10 minutes.
 pub(crate) fn races(table: &mut Proofs) -> anyhow::Result<()> {
     let bench = Bench::new()?;
     for (server, closes_s) in SERVERS {
@@ -60,7 +60,7 @@ pub(crate) fn races(table: &mut Proofs) -> anyhow::Result<()> {
             );
             let period = before.period_s.map(|s| format!(", {s} s apart")).unwrap_or_default();
             table.row(
-                &format!("close race: {server} behind {proxy}: 502 of 1,280 requests"),
+                &format!("close race: {server} behind {proxy}: 502 of 640 requests"),
                 "before: some; mended: none",
                 &format!("{} → {}{period}", before.bad, after.bad),
                 before.bad > 0 && after.bad == 0,

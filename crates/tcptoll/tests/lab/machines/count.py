@@ -71,10 +71,9 @@ def burst(clients):
     return statuses
 
 
-def sockets(port, state):
+def established(port):
     with open("/proc/self/net/tcp", "rb") as file:
-        text = file.read()
-    return len(re.findall(rb":%04X [0-9A-F]+:[0-9A-F]+ %s " % (port, state), text))
+        return len(re.findall(rb":%04X [0-9A-F]+:[0-9A-F]+ 01 " % port, file.read()))
 
 
 def closing(server_port, period_s):
@@ -82,7 +81,7 @@ def closing(server_port, period_s):
     began = time.monotonic()
     most = 0
     while (waited := time.monotonic() - began) < (period_s or KEPT_S):
-        now = sockets(server_port, b"01")
+        now = established(server_port)
         if now < most:
             break
         most = now
@@ -104,11 +103,18 @@ def race(port, server_port, number, size, period_s=None):
 
 
 def left(port, number):
-    """Connections whose client closed, and that the server still has after a second."""
+    """Connections whose client closed, and that the server still has a second later."""
+    mine = set()
     for _ in range(number):
-        one("127.0.0.1", port, True)
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
+            client.sendall(GET)
+            client.recv(65536)
+            mine.add(client.getsockname()[1])
     time.sleep(1)
-    return {"close_wait": sockets(port, b"08")}
+    with open("/proc/self/net/tcp") as file:
+        lines = [line.split() for line in file]
+    waits = [line for line in lines[1:] if line[3] == "08" and line[1].endswith(f":{port:04X}")]
+    return {"close_wait": sum(int(line[2].split(":")[1], 16) in mine for line in waits)}
 
 
 def main():

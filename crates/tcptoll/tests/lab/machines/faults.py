@@ -192,7 +192,7 @@ def workers_held(kind):
         mpm="prefork",
     )
 
-    def visitor():
+    def visitor(pause_s):
         client = None
         while True:
             try:
@@ -203,10 +203,12 @@ def workers_held(kind):
             except OSError:
                 client = None
                 continue
-            time.sleep(10)
+            # All are there at once, and come back one after another.
+            time.sleep(pause_s)
+            pause_s = 10
 
-    for _ in range(of(kind, 10, 3, 10)):
-        background(visitor)
+    for number in range(of(kind, 10, 3, 10)):
+        background(visitor, 1 + number)
     time.sleep(1)
     clients(2, APP)
 
