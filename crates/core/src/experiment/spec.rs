@@ -4,19 +4,18 @@
 //!
 //! Each experiment has one [`Spec`] in its folder. Common code reads it and names no experiment.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-use serde_json::Value;
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde_json::json;
 
 use super::brief::Brief;
 use super::column::Table;
 use super::option::Opt;
+use crate::finding::{Finding, Remedy};
 use crate::record::{Advice, Arm, Cause, Summary};
 use crate::study::{Study, metric_names};
 
 /// An experiment.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Spec {
     /// The sub-command and the name in records, kebab case.
     pub name: &'static str,
@@ -150,7 +149,7 @@ impl Phrase {
 }
 
 /// A metric: one figure per trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MetricSpec {
     /// Name in records.
     pub name: &'static str,
@@ -163,7 +162,7 @@ pub struct MetricSpec {
 }
 
 /// A distribution of one figure per operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct HistogramSpec {
     /// Name in records; ends in its unit.
     pub name: &'static str,
@@ -174,7 +173,7 @@ pub struct HistogramSpec {
 }
 
 /// The direction in which a figure gets better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     /// Less is better: latency, CPU, memory.
@@ -186,7 +185,7 @@ pub enum Better {
 }
 
 /// The name of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Noun {
     /// `connection`.
     pub one: &'static str,
@@ -204,64 +203,68 @@ impl Noun {
 }
 
 /// A cause that may explain what an arm showed.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub struct CauseSpec {
     /// Kebab case; the section of `docs/causes.md` that explains it.
     pub id: &'static str,
-    /// What the arm's evidence says of it.
+    /// What the arm's evidence says of it; its name and the arm's are filled in.
     ///
     /// None: it does not explain this arm.
-    #[serde(skip)]
     pub test: fn(&Arm) -> Option<Finding>,
-    /// What to change where it is found.
-    pub remedy: Remedy,
-}
-
-/// What the evidence of an arm says of a cause.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    /// One sentence.
-    pub text: String,
-    /// Counter or measurement to value.
-    pub evidence: BTreeMap<String, Value>,
-}
-
-/// What to change against a cause.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Remedy {
-    /// The same in every run.
-    Setting {
-        /// What to change, one sentence.
-        change: &'static str,
-        /// What it costs.
-        cost: &'static str,
-        /// How to undo it.
-        undo: &'static str,
-    },
-    /// Worked out of the run's arms and causes.
-    Computed(#[serde(skip)] fn(&Summary) -> Vec<Advice>),
+    /// Causes that bring this one about: in an arm that has one of them too, it follows from that, and what to change
+    /// is said there.
+    pub follows: &'static [&'static str],
+    /// What to change, worked out of the run's arms and causes. None: the first remedy of its section, in every run.
+    pub remedies: Option<fn(&Summary) -> Vec<Remedy>>,
 }
 
 impl CauseSpec {
+    /// A cause whose remedy is the first one of its section.
+    pub const fn of(id: &'static str, test: fn(&Arm) -> Option<Finding>) -> Self {
+        Self { id, test, follows: &[], remedies: None }
+    }
+
+    /// With remedies that are worked out of a run.
+    #[must_use]
+    pub const fn remedied(self, remedies: fn(&Summary) -> Vec<Remedy>) -> Self {
+        Self { remedies: Some(remedies), ..self }
+    }
+
+    /// Where it is only what others of these causes bring about.
+    #[must_use]
+    pub const fn following(self, follows: &'static [&'static str]) -> Self {
+        Self { follows, ..self }
+    }
+
     /// The cause with its evidence, where it explains the arm.
     pub fn explain(&self, arm: &Arm) -> Option<Cause> {
-        let Finding { text, evidence } = (self.test)(arm)?;
-        Some(Cause { id: self.id.to_owned(), arm: arm.name.clone(), text, evidence })
+        let found = (self.test)(arm)?;
+        Some(Finding { id: self.id.to_owned(), subject: arm.name.clone(), ..found }.into())
     }
 
     /// What to change. `proof` says what the same run measured with it changed.
     pub fn advice(&self, summary: &Summary, proof: Option<String>) -> Vec<Advice> {
-        match self.remedy {
-            Remedy::Setting { change, cost, undo } => vec![Advice {
-                cause: self.id.to_owned(),
-                change: change.to_owned(),
-                cost: cost.to_owned(),
-                undo: undo.to_owned(),
-                proof,
-            }],
-            Remedy::Computed(compute) => compute(summary),
-        }
+        let remedies = match self.remedies {
+            Some(compute) => compute(summary),
+            None => Remedy::first_of(self.id).map(|one| one.proven(proof)).into_iter().collect(),
+        };
+        remedies.into_iter().map(|remedy| remedy.advice(self.id)).collect()
+    }
+}
+
+/// As `tcptoll schema experiments` lists it: with its remedy where that is the same in every run.
+impl Serialize for CauseSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let remedy = match (self.remedies, Remedy::first_of(self.id)) {
+            (None, Some(Remedy { change, cost, undo, .. })) => {
+                json!({"setting": {"change": change, "cost": cost, "undo": undo}})
+            }
+            _ => json!("computed"),
+        };
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("id", self.id)?;
+        map.serialize_entry("remedy", &remedy)?;
+        map.end()
     }
 }
 

@@ -3,6 +3,7 @@
 //! A finding without evidence is not made. What it says of figures stands beside its rule; the words of what to
 //! change stand once, in `docs/causes.md` ([`Remedy::of`]).
 
+pub mod queues;
 mod remedies;
 
 pub use remedies::CAUSES;
@@ -21,7 +22,7 @@ use crate::units::plural;
 pub type Evidence = BTreeMap<String, Value>;
 
 /// One thing that is wrong, or is about to go wrong.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Diagnosis")]
 pub struct Finding {
     /// The cause's name, kebab case: a section of `docs/causes.md`.
@@ -93,6 +94,15 @@ pub struct Remedy {
 }
 
 impl Finding {
+    /// What the evidence of an arm says; whoever finds it adds its name, its arm and what to change.
+    pub fn new<N: Into<String>, V: Into<Value>>(
+        text: impl Into<String>,
+        evidence: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let evidence = evidence.into_iter().map(|(name, value)| (name.into(), value.into()));
+        Self { text: text.into(), evidence: evidence.collect(), ..Self::default() }
+    }
+
     /// The remedy to try first.
     pub fn fix(&self) -> Option<&Remedy> {
         self.remedies.first()
@@ -155,9 +165,25 @@ pub fn article(
 }
 
 impl Remedy {
-    /// As a run's record keeps it.
+    /// With this added to what to change: what the run's own figures say of it.
+    #[must_use]
+    pub fn and(self, more: &str) -> Self {
+        Self { change: format!("{} {more}", self.change), ..self }
+    }
+
+    /// With what was measured.
+    #[must_use]
+    pub fn proven(self, proof: Option<String>) -> Self {
+        Self { proof, ..self }
+    }
+
+    /// As a run's record keeps it, where it is no remedy included.
     pub fn advice(self, cause: &str) -> Advice {
-        let Self { change, cost, undo, proof, .. } = self;
+        let Self { mut change, cost, undo, not_if, proof, .. } = self;
+        let mut not_if = not_if.chars();
+        if let Some(first) = not_if.next() {
+            change += &format!(" Not if {}{}", first.to_lowercase(), not_if.as_str());
+        }
         Advice { cause: cause.to_owned(), change, cost, undo, proof }
     }
 }

@@ -82,12 +82,30 @@ impl Remedy {
         Some(Self::of(cause, name))
     }
 
+    /// With another that may be taken instead.
+    #[must_use]
+    pub fn or(mut self, other: Self) -> Self {
+        let parts = [
+            (&mut self.change, other.change),
+            (&mut self.effect, other.effect),
+            (&mut self.cost, other.cost),
+            (&mut self.undo, other.undo),
+        ];
+        for (text, more) in parts.into_iter().filter(|(_, more)| !more.is_empty()) {
+            let or = if text.is_empty() { "" } else { " Or: " };
+            *text += &format!("{or}{more}");
+        }
+        self.commands.extend(other.commands);
+        self
+    }
+
     /// With values for its words in capitals.
     #[must_use]
     pub fn with(mut self, word: &str, value: impl ToString) -> Self {
         let value = value.to_string();
-        let parts = [&mut self.change, &mut self.effect, &mut self.cost, &mut self.undo];
-        for text in parts.into_iter().chain(&mut self.commands) {
+        let Self { change, commands, effect, cost, undo, not_if, .. } = &mut self;
+        let parts = [change, effect, cost, undo, not_if];
+        for text in parts.into_iter().chain(commands) {
             *text = replaced(text, word, &value);
         }
         self

@@ -80,7 +80,7 @@ impl HostSummary {
 }
 
 /// A listening socket.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Listener {
     /// Local address.
     pub address: String,
@@ -93,6 +93,12 @@ pub struct Listener {
     /// Largest number in SYN-RECEIVED seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syn_queue_peak: Option<u32>,
+    /// Samples of the accept queue from the first to the last that found a connection in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// Those of them that found it full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_samples: Option<u64>,
 }
 
 /// Softirq and stolen time of the whole machine during a trial.

@@ -395,6 +395,9 @@ fn listeners<'a>(hosts: impl Iterator<Item = &'a HostSummary>) -> Vec<Listener> 
         if let Some(seen) = listeners.iter_mut().find(same) {
             seen.accept_queue_peak = seen.accept_queue_peak.max(one.accept_queue_peak);
             seen.syn_queue_peak = seen.syn_queue_peak.max(one.syn_queue_peak);
+            let sum = |a: Option<u64>, b| Some(a? + b?);
+            seen.samples = sum(seen.samples, one.samples);
+            seen.full_samples = sum(seen.full_samples, one.full_samples);
         } else {
             listeners.push(one.clone());
         }

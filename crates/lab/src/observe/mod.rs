@@ -121,7 +121,7 @@ impl Whose {
 /// What the looks have come to.
 #[derive(Debug, Default)]
 struct Shared {
-    peaks: BTreeMap<(String, u16), Listener>,
+    peaks: BTreeMap<(String, u16), Looked>,
     /// Queues over time, where an experiment asked for them.
     recorder: Option<QueueRecorder>,
     /// One look of this number counts half-open connections too; 0: the observer's own number.
@@ -251,7 +251,7 @@ impl Observer {
             at_ns: monotonic_ns(),
             counters: all,
             sockstat: counters::parse_sockstat(&net("sockstat")),
-            listeners: self.shared().peaks.values().cloned().collect(),
+            listeners: self.shared().peaks.values().map(|looked| looked.peak.clone()).collect(),
             device_drops: counters::parse_device_drops(&net("dev")).values().sum(),
             softnet_drops: counters::parse_softnet_drops(&net("softnet_stat")),
             cpu: cpu_times(),
@@ -298,23 +298,42 @@ fn look(
         .collect()
 }
 
-fn merge(peaks: &mut BTreeMap<(String, u16), Listener>, seen: &[ListenerSample]) {
+/// A listener at all looks so far.
+#[derive(Debug)]
+struct Looked {
+    peak: Listener,
+    /// Looks since the queue last held a connection.
+    empty: u64,
+}
+
+fn merge(all: &mut BTreeMap<(String, u16), Looked>, seen: &[ListenerSample]) {
     for ListenerSample { socket, half_open } in seen {
-        let now = Listener {
-            address: socket.address.ip().to_string(),
-            port: socket.address.port(),
-            accept_queue_peak: socket.accept_queue_len,
-            accept_queue_limit: socket.accept_queue_limit,
-            syn_queue_peak: *half_open,
-        };
-        peaks
-            .entry((now.address.clone(), now.port))
-            .and_modify(|peak| {
-                peak.accept_queue_peak = peak.accept_queue_peak.max(now.accept_queue_peak);
-                peak.accept_queue_limit = now.accept_queue_limit;
-                peak.syn_queue_peak = peak.syn_queue_peak.max(now.syn_queue_peak);
-            })
-            .or_insert(now);
+        let (address, port) = (socket.address.ip().to_string(), socket.address.port());
+        let looked = all.entry((address.clone(), port)).or_insert_with(|| Looked {
+            peak: Listener {
+                address,
+                port,
+                samples: Some(0),
+                full_samples: Some(0),
+                ..Listener::default()
+            },
+            empty: 0,
+        });
+        let peak = &mut looked.peak;
+        let (len, limit) = (socket.accept_queue_len, socket.accept_queue_limit);
+        peak.accept_queue_peak = peak.accept_queue_peak.max(len);
+        peak.accept_queue_limit = limit;
+        peak.syn_queue_peak = peak.syn_queue_peak.max(*half_open);
+        if len == 0 {
+            looked.empty += 1;
+            continue;
+        }
+        // Before the load, and after it, the queue is empty: that says nothing of how it was under it.
+        let before =
+            peak.samples.filter(|samples| *samples > 0).map(|samples| samples + looked.empty);
+        peak.samples = Some(before.unwrap_or(0) + 1);
+        peak.full_samples = peak.full_samples.map(|full| full + u64::from(len > limit));
+        looked.empty = 0;
     }
 }
 
@@ -404,6 +423,25 @@ mod tests {
         assert!(served.iter().all(|address| serves(&listener(address), at)));
         let others = ["127.0.0.1:81", "127.0.0.2:80", "[::1]:80"];
         assert!(!others.iter().any(|address| serves(&listener(address), at)));
+    }
+
+    #[test]
+    fn samples_are_counted_from_the_first_that_found_a_connection_to_the_last() {
+        let mut all = BTreeMap::new();
+        for len in [0, 0, 1, 5, 0, 5, 0, 0, 0] {
+            let socket = ListenSocket {
+                inode: 1,
+                uid: 0,
+                address: "127.0.0.1:80".parse().unwrap(),
+                accept_queue_len: len,
+                accept_queue_limit: 4,
+                drops: None,
+            };
+            merge(&mut all, &[ListenerSample { socket, half_open: None }]);
+        }
+        let peak = &all.values().next().unwrap().peak;
+        assert_eq!((peak.samples, peak.full_samples), (Some(4), Some(2)));
+        assert_eq!((peak.accept_queue_peak, peak.accept_queue_limit), (5, 4));
     }
 
     #[test]

@@ -94,8 +94,7 @@ pub fn examine(
     let now = sysctls();
     let forgets = forgets(&now, summary.state.counted.tracked);
     let (neighbours, left_out) = neighbours(&routes, forgets)?;
-    let ports = summary.state.listeners.iter().map(|one| one.port).collect();
-    let servers = servers::configured(&ports);
+    let servers = servers::configured(&summary.state.listeners);
     // The dump of connections and the files were the largest part.
     summary.state.cost = reader.cost();
     let mut notes = changed(&settings, &now);

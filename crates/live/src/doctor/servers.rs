@@ -13,14 +13,18 @@ use tcptoll_core::printable::copy;
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::root::Root;
 
+use super::config::apps::{App, may_be};
 use super::config::{Files, Process, read};
 use super::{Listen, Program, ServerConfig};
+use crate::watch::ListenerState;
 use crate::watch::reader::is_root;
+use tcptoll_core::units::host_port;
 
 /// Processes that are looked at, at most.
 const PROCESSES_MAX: usize = 65_536;
 /// Bytes of a command line, at most.
-const ARGUMENTS_MAX: u64 = 4_096;
+/// Those of a JVM are long, and its class comes last.
+const ARGUMENTS_MAX: u64 = 65_536;
 /// Bytes of an environment, at most.
 const ENVIRONMENT_MAX: u64 = 65_536;
 
@@ -44,7 +48,15 @@ fn text(path: &str, most: u64) -> Option<String> {
 /// Which server a process is, by its name.
 fn program(pid: u32) -> Option<Program> {
     let name = text(&format!("/proc/{pid}/comm"), 64)?;
-    by_name(name.trim_end_matches('\n'))
+    let name = name.trim_end_matches('\n');
+    let app = || App::of(name, &arguments(pid)).map(Program::App);
+    by_name(name).or_else(|| if may_be(name) { app() } else { None })
+}
+
+/// The command line of a process.
+fn arguments(pid: u32) -> Vec<String> {
+    let arguments = text(&format!("/proc/{pid}/cmdline"), ARGUMENTS_MAX).unwrap_or_default();
+    arguments.trim_end_matches('\0').split('\0').map(str::to_owned).collect()
 }
 
 fn by_name(name: &str) -> Option<Program> {
@@ -74,7 +86,9 @@ fn main_process(pid: u32) -> Option<Found> {
     let program = program(pid)?;
     let status = text(&format!("/proc/{pid}/status"), 8_192)?;
     let parent = field(&status, "PPid:").and_then(|parent| parent.trim().parse().ok());
-    if parent.is_some_and(|parent| self::program(parent) == Some(program)) {
+    // One Node.js may run another: which of them serves, its listener says.
+    let is_node = program == Program::App(App::Node);
+    if !is_node && parent.is_some_and(|parent| self::program(parent) == Some(program)) {
         return None;
     }
     let depth =
@@ -103,9 +117,7 @@ pub(super) fn describe(found: &Found) -> (Process, Result<Root, String>) {
         Err(_) if !found.is_nested => Root::open(Path::new("/")),
         other => other,
     };
-    let arguments = text(&format!("/proc/{pid}/cmdline"), ARGUMENTS_MAX).unwrap_or_default();
-    let arguments: Vec<String> =
-        arguments.trim_end_matches('\0').split('\0').map(str::to_owned).collect();
+    let arguments = arguments(pid);
     let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).ok();
     let exe = link("exe");
     let program = exe.as_ref().map(|exe| exe.display().to_string().replace(" (deleted)", ""));
@@ -120,6 +132,7 @@ pub(super) fn describe(found: &Found) -> (Process, Result<Root, String>) {
         arguments,
         program,
         directory: directory(link("cwd"), link("root")),
+        sockets: Vec::new(),
         environment: environment(pid),
         cpus: cpus().unwrap_or(0),
         kernel_keepalive_s: kernel_keepalive_s(),
@@ -141,6 +154,7 @@ fn program_path(program: Program, arguments: &[String]) -> String {
         Program::Haproxy => "/usr/sbin/haproxy",
         Program::PhpFpm => "/usr/sbin/php-fpm",
         Program::Mariadb => "/usr/sbin/mariadbd",
+        Program::App(_) => "",
     }
     .to_owned()
 }
@@ -156,7 +170,15 @@ fn environment(pid: u32) -> BTreeMap<String, String> {
     let text = text(&format!("/proc/{pid}/environ"), ENVIRONMENT_MAX).unwrap_or_default();
     let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
     // Only the names that configurations are written with: others are nobody's business.
-    let pairs = pairs.filter(|(name, _)| *name == "HOME" || name.starts_with("APACHE_"));
+    let wanted = |name: &str| {
+        let whole = ["HOME", "GUNICORN_CMD_ARGS", "PUMA_PERSISTENT_TIMEOUT"];
+        let modes = ["APP_ENV", "RACK_ENV", "RAILS_ENV"];
+        let begins = ["APACHE_", "UVICORN_TIMEOUT_KEEP_ALIVE", "UVICORN_BACKLOG"];
+        whole.contains(&name)
+            || modes.contains(&name)
+            || begins.iter().any(|begin| name.starts_with(begin))
+    };
+    let pairs = pairs.filter(|(name, _)| wanted(name));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).take(64).collect()
 }
 
@@ -192,18 +214,28 @@ fn printable(config: &ServerConfig) -> ServerConfig {
     })
 }
 
-/// The configuration of each nginx, Apache, Redis, `HAProxy`, PHP-FPM and MariaDB that runs in the
-/// network namespace of this thread, by process. `ports`: those that have a listener here.
+/// The configuration of each server that runs in the network namespace of this thread, by process.
+/// `listeners`: those that are here, with their process where it may be read.
 ///
 /// The namespace of another user's process may not be readable. It counts as here unless its
 /// configuration names ports and none of them has a listener here.
 ///
 /// Cost: one file of each process of the machine, and the configuration of each server. What may
 /// not be read is in [`ServerConfig::unread`].
-pub fn configured(ports: &BTreeSet<u16>) -> Vec<ServerConfig> {
+pub fn configured(listeners: &[ListenerState]) -> Vec<ServerConfig> {
+    let ports: BTreeSet<u16> = listeners.iter().map(|one| one.port).collect();
+    let of = |pid: u32| {
+        let is_its =
+            move |one: &&ListenerState| one.process.as_ref().is_some_and(|own| own.pid == pid);
+        listeners.iter().filter(is_its).map(|one| host_port(&one.address, one.port))
+    };
+    let mut all = main_processes();
+    // Every tool in JavaScript is a Node.js.
+    all.retain(|one| one.program != Program::App(App::Node) || of(one.pid).next().is_some());
     let mut servers: Vec<ServerConfig> = Vec::new();
-    for found in main_processes().into_iter().take(SERVERS_MAX) {
-        let (process, root) = describe(&found);
+    for found in all.into_iter().take(SERVERS_MAX) {
+        let (mut process, root) = describe(&found);
+        process.sockets = of(found.pid).collect();
         let mut files = Rooted::new(root);
         let config = printable(&read(found.program, &process, &mut files));
         let mut its = config.listens.iter().filter_map(Listen::port).peekable();
@@ -245,8 +277,9 @@ pub(super) fn version(program: Program, file: File) -> Option<String> {
         Program::Apache => Mark::Before(b"Apache/"),
         Program::PhpFpm => Mark::Before(b"PHP/"),
         Program::Mariadb => Mark::After(b"-MariaDB"),
+        Program::App(App::Node) => Mark::Before(b"/download/release/v"),
         // Their text has versions of other things too.
-        Program::Redis | Program::Haproxy => return None,
+        Program::Redis | Program::Haproxy | Program::App(_) => return None,
     };
     let mut file = file.take(PROGRAM_MAX);
     let mut chunk = vec![0; 1 << 18];

@@ -1,12 +1,15 @@
 //! What to change where a buffer, a congestion window or a full link limits bandwidth, computed
 //! from the run: the size that the link needs, and what the same run measured with it.
 
+use tcptoll_core::finding::Remedy;
 use tcptoll_core::number;
-use tcptoll_core::record::{Advice, Arm, Buffer, Summary, Transfer, Way};
+use tcptoll_core::record::{Arm, Buffer, Summary, Transfer, Way};
 use tcptoll_core::units::text_size;
 use tcptoll_core::verdict::throughput::{
     Direction, Limit, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
 };
+
+use crate::kit::conclusion::variants;
 
 /// Sizes are advised in steps of an eighth of the power of two below them.
 const STEPS: u64 = 8;
@@ -42,18 +45,17 @@ impl MeasuredDirection<'_> {
 }
 
 fn all(summary: &Summary) -> Vec<MeasuredDirection<'_>> {
-    let of_arm = |arm| -> Option<_> {
-        let transfer = transfer_of(arm)?;
-        Some(Direction::used_in(transfer).filter_map(move |(direction, way)| {
-            let goodput = way.goodput_bytes_per_s()?;
-            Some(MeasuredDirection { arm, transfer, direction, way, goodput })
-        }))
-    };
-    summary.arms.iter().filter_map(of_arm).flatten().collect()
+    summary.arms.iter().flat_map(of_arm).collect()
 }
 
-fn transfer_of(arm: &Arm) -> Option<&Transfer> {
-    arm.own.transfer.as_ref().filter(|_| arm.failure.is_none())
+fn of_arm(arm: &Arm) -> impl Iterator<Item = MeasuredDirection<'_>> {
+    let transfer = arm.own.transfer.as_ref().filter(|_| arm.failure.is_none());
+    transfer.into_iter().flat_map(move |transfer| {
+        Direction::used_in(transfer).filter_map(move |(direction, way)| {
+            let goodput = way.goodput_bytes_per_s()?;
+            Some(MeasuredDirection { arm, transfer, direction, way, goodput })
+        })
+    })
 }
 
 /// The direction that one limit hit hardest.
@@ -70,22 +72,15 @@ fn closest<'a>(all: &[MeasuredDirection<'a>], limit: Limit) -> Option<MeasuredDi
 
 /// The same direction of the best arm that differs from this one in nothing but these options.
 fn better<'a>(
-    all: &[MeasuredDirection<'a>],
+    summary: &'a Summary,
     ill: &MeasuredDirection<'_>,
     options: &[&str],
 ) -> Option<MeasuredDirection<'a>> {
-    let rest = |arm: &Arm| {
-        let mut factors = arm.factors.clone();
-        factors.retain(|name, _| !options.contains(&name.as_str()));
-        factors
-    };
     let better = |one: &MeasuredDirection<'_>| {
-        one.arm.name != ill.arm.name
-            && one.direction == ill.direction
-            && rest(one.arm) == rest(ill.arm)
-            && one.goodput > ill.goodput * (1.0 + SAME)
+        one.direction == ill.direction && one.goodput > ill.goodput * (1.0 + SAME)
     };
-    let better: Vec<MeasuredDirection<'_>> = all.iter().copied().filter(better).collect();
+    let better: Vec<MeasuredDirection<'_>> =
+        variants(summary, ill.arm, options).flat_map(of_arm).filter(better).collect();
     let best = better.iter().copied().max_by(|a, b| a.goodput.total_cmp(&b.goodput))?;
     // What the kernel chose itself is the better proof, where it carries as much.
     let tuned = |one: &MeasuredDirection<'_>| {
@@ -109,155 +104,84 @@ fn size_above(bytes: f64) -> u64 {
     bytes.div_ceil(step) * step
 }
 
-/// The names of one buffer.
-struct Names {
-    option: &'static str,
-    socket: &'static str,
-    autotuned: &'static str,
-    maximum: &'static str,
-    host: &'static str,
-    /// The part of the buffer that is measured.
-    measured: &'static str,
-}
-
-/// What makes a buffer larger: the kernel, or a size for this link.
+/// What makes a buffer larger: the kernel, or a size for this link. `end` is the host that has it, in the words of the
+/// page; `measured` the part of it that was measured.
 fn buffer(
+    limit: Limit,
     ill: &MeasuredDirection<'_>,
-    names: &Names,
     buffer: Buffer,
-    window: Option<f64>,
-) -> String {
+    [end, host]: [&str; 2],
+    (measured, window): (&str, Option<f64>),
+) -> Remedy {
+    let of = |name: &str| Remedy::of(limit.name(), name).with(end, format!("on the {host}"));
     // How much of the buffer asked for is window, as measured in this arm.
     let share = window.zip(buffer.asked_bytes).map(|(window, asked)| window / asked.max(1) as f64);
-    let needed = ill.product().zip(share).filter(|(_, share)| *share > 0.0);
-    let size = needed.map(|(product, share)| (product, share, size_above(product / share)));
-    let Names { socket, autotuned, maximum, host, option, measured } = names;
-    let Some(_) = buffer.asked_bytes else {
-        let to = match ill.product() {
-            Some(product) => {
-                format!(" to twice the bandwidth-delay product of {}", number::bytes(product))
-            }
-            None => String::new(),
-        };
-        return format!(
-            "Raise the third value of {autotuned} on the {host}{to}. It limits the kernel's \
-             autotuning."
-        );
-    };
-    let mut text = format!("Leave {socket} to the kernel (--{option} auto) on the {host}");
-    if let Some((product, share, size)) = size {
-        let rtt = number::time(quiet_rtt_us(ill.transfer, &ill.way.sender).unwrap_or(0.0));
-        text += &format!(
-            ", or ask for at least {}: the bandwidth-delay product is {} at a round trip of {rtt}, \
-             and {measured} was {share:.2} × the requested size here. The kernel silently reduces \
-             requests above {maximum}",
-            text_size(size),
-            number::bytes(product)
-        );
+    let needed = ill.product().zip(share.filter(|share| *share > 0.0));
+    if buffer.asked_bytes.is_none() {
+        let product = ill.product().map(number::bytes);
+        let product = product.map(|product| format!("The bandwidth-delay product is {product}."));
+        let remedy = of("maximum");
+        return product.map_or(remedy.clone(), |product| remedy.and(&product));
     }
-    text + "."
+    let Some((product, share)) = needed else { return of("tuned") };
+    let rtt = number::time(quiet_rtt_us(ill.transfer, &ill.way.sender).unwrap_or(0.0));
+    of("tuned").and(&format!(
+        "Or ask for at least {}: the bandwidth-delay product is {} at a round trip of {rtt}, and {measured} was \
+         {share:.2} × the requested size here.",
+        text_size(size_above(product / share)),
+        number::bytes(product)
+    ))
 }
 
 /// Against a receive window that is too small.
-pub(super) fn receive_window(summary: &Summary) -> Vec<Advice> {
-    let all = all(summary);
-    let (worst, closest) = (worst(&all, Limit::ReceiveWindow), closest(&all, Limit::ReceiveWindow));
-    let Some((worst, ill)) = worst.zip(closest) else { return Vec::new() };
-    let [_, receiver] = ill.direction.ends(ill.transfer);
-    let names = Names {
-        option: "receive-buffer",
-        socket: "SO_RCVBUF",
-        autotuned: "net.ipv4.tcp_rmem",
-        maximum: "net.core.rmem_max",
-        host: ill.direction.receiver(),
-        measured: "the window",
+pub(super) fn receive_window(summary: &Summary) -> Vec<Remedy> {
+    let (all, limit) = (all(summary), Limit::ReceiveWindow);
+    let Some((worst, ill)) = worst(&all, limit).zip(closest(&all, limit)) else {
+        return Vec::new();
     };
-    let window = ill.way.sender.peer_window_bytes;
-    vec![Advice {
-        cause: Limit::ReceiveWindow.name().to_owned(),
-        change: buffer(&ill, &names, receiver.receive_buffer, window),
-        cost: "Kernel memory up to the buffer's size for each connection whose receiver falls \
-               behind."
-            .to_owned(),
-        undo: "Restore the previous SO_RCVBUF (before connect(2) or listen(2)) and \
-               net.ipv4.tcp_rmem."
-            .to_owned(),
-        proof: proof(better(&all, &worst, &["window", "receive-buffer"])),
-    }]
+    let [_, receiver] = ill.direction.ends(ill.transfer);
+    let measured = ("the window", ill.way.sender.peer_window_bytes);
+    let end = ["on the receiver", ill.direction.receiver()];
+    let remedy = buffer(limit, &ill, receiver.receive_buffer, end, measured);
+    vec![remedy.proven(proof(better(summary, &worst, &["window", "receive-buffer"])))]
 }
 
 /// Against a send buffer that is too small.
-pub(super) fn send_buffer(summary: &Summary) -> Vec<Advice> {
-    let all = all(summary);
-    let (worst, closest) = (worst(&all, Limit::SendBuffer), closest(&all, Limit::SendBuffer));
-    let Some((worst, ill)) = worst.zip(closest) else { return Vec::new() };
-    let [sender, _] = ill.direction.ends(ill.transfer);
-    let names = Names {
-        option: "send-buffer",
-        socket: "SO_SNDBUF",
-        autotuned: "net.ipv4.tcp_wmem",
-        maximum: "net.core.wmem_max",
-        host: ill.direction.sender(),
-        measured: "data in flight",
+pub(super) fn send_buffer(summary: &Summary) -> Vec<Remedy> {
+    let (all, limit) = (all(summary), Limit::SendBuffer);
+    let Some((worst, ill)) = worst(&all, limit).zip(closest(&all, limit)) else {
+        return Vec::new();
     };
-    let held = ill.way.sender.in_flight_max_bytes;
-    vec![Advice {
-        cause: Limit::SendBuffer.name().to_owned(),
-        change: buffer(&ill, &names, sender.send_buffer, held),
-        cost: "Kernel memory up to the buffer's size for each connection with unacknowledged data."
-            .to_owned(),
-        undo: "Restore the previous SO_SNDBUF and net.ipv4.tcp_wmem.".to_owned(),
-        proof: proof(better(&all, &worst, &["window", "send-buffer"])),
-    }]
+    let [sender, _] = ill.direction.ends(ill.transfer);
+    let measured = ("data in flight", ill.way.sender.in_flight_max_bytes);
+    let end = ["on the sender", ill.direction.sender()];
+    let remedy = buffer(limit, &ill, sender.send_buffer, end, measured);
+    vec![remedy.proven(proof(better(summary, &worst, &["window", "send-buffer"])))]
 }
 
 /// Against a congestion window that stays small.
-pub(super) fn congestion(summary: &Summary) -> Vec<Advice> {
+pub(super) fn congestion(summary: &Summary) -> Vec<Remedy> {
     let all = all(summary);
     let Some(ill) = worst(&all, Limit::Congestion) else { return Vec::new() };
-    let better = better(&all, &ill, &["congestion"]);
+    let better = better(summary, &ill, &["congestion"]);
     let [sender, _] = ill.direction.ends(ill.transfer);
-    let again = ill.way.sender.retransmitted_segments;
-    let (change, cost, undo) = if again > 0 {
-        let other = better.map(|one| one.direction.ends(one.transfer)[0].congestion.clone());
-        let try_other = match other {
-            Some(other) => format!("TCP_CONGESTION={other} on the {}", ill.direction.sender()),
-            None if sender.congestion == "bbr" => "more connections".to_owned(),
-            None => format!("TCP_CONGESTION=bbr on the {}", ill.direction.sender()),
-        };
-        (
-            format!(
-                "Find where the {} segments were lost: each loss makes {} reduce its window. If \
-                 the losses are not congestion, try {try_other}.",
-                number::count(again),
-                if sender.congestion.is_empty() { "TCP" } else { &sender.congestion }
-            ),
-            "BBR retransmits more, and may take more than its share from other connections.",
-            "Restore the previous TCP_CONGESTION.",
-        )
-    } else {
-        (
-            "Keep connections open, and set net.ipv4.tcp_slow_start_after_idle=0 if they pause. No \
-             segment was lost: the window was still growing."
-                .to_owned(),
-            "After a pause, a connection sends a whole window in one burst.",
-            "Set net.ipv4.tcp_slow_start_after_idle=1.",
-        )
+    let lost = ill.way.sender.retransmitted_segments;
+    let of = |name: &str| Remedy::of(Limit::Congestion.name(), name).proven(proof(better));
+    if lost == 0 {
+        return vec![of("keep-open")];
+    }
+    let control = if sender.congestion.is_empty() { "TCP" } else { &sender.congestion };
+    let other = match better.map(|one| one.direction.ends(one.transfer)[0].congestion.as_str()) {
+        None if sender.congestion == "bbr" => "more connections".to_owned(),
+        other => format!("TCP_CONGESTION={}", other.unwrap_or("bbr")),
     };
-    vec![Advice {
-        cause: Limit::Congestion.name().to_owned(),
-        change,
-        cost: cost.to_owned(),
-        undo: undo.to_owned(),
-        proof: proof(better),
-    }]
+    let remedy = of("losses").with("sender", ill.direction.sender());
+    let remedy = remedy.with("segments", format!("the {} segments", number::count(lost)));
+    vec![remedy.with("the congestion control", control).with("TCP_CONGESTION=bbr", other)]
 }
 
-/// The largest super-packet, bytes.
-const SUPER_PACKET: f64 = 65_536.0;
-
 /// On a full link nothing carries more; but windows above its product make every round trip longer.
-pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
+pub(super) fn link_rate(summary: &Summary) -> Vec<Remedy> {
     let all = all(summary);
     let queue = |one: &MeasuredDirection<'_>| {
         let sender = &one.way.sender;
@@ -274,17 +198,7 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
     let Some((product, rtt)) = ill.product().zip(sender.rtt_us) else { return Vec::new() };
     let quiet = quiet_rtt_us(ill.transfer, sender).unwrap_or(0.0);
     let [end, _] = ill.direction.ends(ill.transfer);
-    let bbr = if end.congestion == "bbr" {
-        ""
-    } else {
-        "a congestion control that keeps the queue short (TCP_CONGESTION=bbr), or "
-    };
-    // Without distance the product is a few segments, and the hosts need more than that.
-    let near = if product >= SUPER_PACKET {
-        format!(", near {}", number::bytes(product))
-    } else {
-        String::new()
-    };
+    let name = if end.congestion == "bbr" { "smaller-window" } else { "shorter-queue" };
     // An arm that fills the link too, with a shorter queue.
     let short = full
         .iter()
@@ -300,11 +214,9 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
         let rtt = number::time(one.way.sender.rtt_us?);
         Some(format!("arm {}: {} at a round trip of {rtt}", one.arm.name, one.rate()))
     });
-    vec![Advice {
-        cause: Limit::LinkRate.name().to_owned(),
-        change: format!(
-            "If latency matters, use {bbr}a smaller receive window{near}. The bandwidth-delay \
-             product is {} at the quiet round trip of {}. With up to {} in flight ({}), the queue \
+    let remedy = Remedy::of(Limit::LinkRate.name(), name)
+        .and(&format!(
+            "The bandwidth-delay product is {} at the quiet round trip of {}. With up to {} in flight ({}), the queue \
              adds {} to the round trip and no throughput.",
             number::bytes(product),
             number::time(quiet),
@@ -316,10 +228,6 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
             ),
             ill.direction.name(),
             number::time(rtt - quiet)
-        ),
-        cost: "A window that fits this link limits bandwidth on a longer or faster link."
-            .to_owned(),
-        undo: "Leave SO_RCVBUF unset, and restore the previous TCP_CONGESTION.".to_owned(),
-        proof,
-    }]
+        ));
+    vec![remedy.proven(proof)]
 }

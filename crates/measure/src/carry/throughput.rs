@@ -4,10 +4,9 @@
 //! flight, because one large write may exceed the limit by a super-packet; `tcpi_sndbuf_limited` counted
 //! nothing of it.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
-use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::finding::{Evidence, Finding};
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, LinkKind, Transfer, Way};
 use tcptoll_core::verdict::throughput::{
@@ -17,80 +16,40 @@ use tcptoll_core::verdict::throughput::{
 use super::advice;
 
 /// The receiver's window is spent in each round trip.
-pub(super) const RECEIVE_WINDOW: CauseSpec = CauseSpec {
-    id: Limit::ReceiveWindow.name(),
-    test: |arm| finding(arm, Limit::ReceiveWindow),
-    remedy: Remedy::Computed(advice::receive_window),
-};
+pub(super) const RECEIVE_WINDOW: CauseSpec =
+    CauseSpec::of(Limit::ReceiveWindow.name(), |arm| finding(arm, Limit::ReceiveWindow))
+        .remedied(advice::receive_window);
 
 /// The send buffer holds less than a round trip takes.
-pub(super) const SEND_BUFFER: CauseSpec = CauseSpec {
-    id: Limit::SendBuffer.name(),
-    test: |arm| finding(arm, Limit::SendBuffer),
-    remedy: Remedy::Computed(advice::send_buffer),
-};
+pub(super) const SEND_BUFFER: CauseSpec =
+    CauseSpec::of(Limit::SendBuffer.name(), |arm| finding(arm, Limit::SendBuffer))
+        .remedied(advice::send_buffer);
 
 /// The congestion window is spent in each round trip.
-pub(super) const CONGESTION: CauseSpec = CauseSpec {
-    id: Limit::Congestion.name(),
-    test: |arm| finding(arm, Limit::Congestion),
-    remedy: Remedy::Computed(advice::congestion),
-};
+pub(super) const CONGESTION: CauseSpec =
+    CauseSpec::of(Limit::Congestion.name(), |arm| finding(arm, Limit::Congestion))
+        .remedied(advice::congestion);
 
 /// The link carries no more.
-pub(super) const LINK_RATE: CauseSpec = CauseSpec {
-    id: Limit::LinkRate.name(),
-    test: |arm| finding(arm, Limit::LinkRate),
-    remedy: Remedy::Computed(advice::link_rate),
-};
+pub(super) const LINK_RATE: CauseSpec =
+    CauseSpec::of(Limit::LinkRate.name(), |arm| finding(arm, Limit::LinkRate))
+        .remedied(advice::link_rate);
 
 /// The client's program uses a whole CPU.
-pub(super) const CLIENT_CPU: CauseSpec = CauseSpec {
-    id: Limit::ClientCpu.name(),
-    test: |arm| finding(arm, Limit::ClientCpu),
-    remedy: Remedy::Setting {
-        change: "Reduce the CPU time per byte on the client (larger writes, sendfile(2) or \
-                 MSG_ZEROCOPY), or use more CPUs with more connections in more threads.",
-        cost: "More threads cost memory and context switches. sendfile(2) needs a file as source.",
-        undo: "Restore the previous system calls and threads.",
-    },
-};
+pub(super) const CLIENT_CPU: CauseSpec =
+    CauseSpec::of(Limit::ClientCpu.name(), |arm| finding(arm, Limit::ClientCpu));
 
 /// The server's program uses a whole CPU.
-pub(super) const SERVER_CPU: CauseSpec = CauseSpec {
-    id: Limit::ServerCpu.name(),
-    test: |arm| finding(arm, Limit::ServerCpu),
-    remedy: Remedy::Setting {
-        change: "Reduce the CPU time per byte on the server (larger reads and writes), or use more \
-                 CPUs with more connections in more threads.",
-        cost: "More threads cost memory and context switches.",
-        undo: "Restore the previous system calls and threads.",
-    },
-};
+pub(super) const SERVER_CPU: CauseSpec =
+    CauseSpec::of(Limit::ServerCpu.name(), |arm| finding(arm, Limit::ServerCpu));
 
 /// The sender uses a whole CPU, most of it for the calls and not for the bytes.
-pub(super) const MESSAGE_OVERHEAD: CauseSpec = CauseSpec {
-    id: Limit::MessageOverhead.name(),
-    test: |arm| finding(arm, Limit::MessageOverhead),
-    remedy: Remedy::Setting {
-        change: "Collect small messages in the program and write blocks of 4 KiB or more, or \
-                 gather them in one sendmsg(2).",
-        cost: "A message waits until its block is full or flushed.",
-        undo: "Write each message separately.",
-    },
-};
+pub(super) const MESSAGE_OVERHEAD: CauseSpec =
+    CauseSpec::of(Limit::MessageOverhead.name(), |arm| finding(arm, Limit::MessageOverhead));
 
 /// A segment waits for the acknowledgment of the one before, which the receiver delays.
-pub(super) const NAGLE_DELAYED_ACK: CauseSpec = CauseSpec {
-    id: Limit::NagleDelayedAck.name(),
-    test: |arm| finding(arm, Limit::NagleDelayedAck),
-    remedy: Remedy::Setting {
-        change: "Set TCP_NODELAY on the sender, or write each message with one call.",
-        cost: "With TCP_NODELAY, each small write becomes a separate segment, which costs packets \
-               and CPU.",
-        undo: "Set TCP_NODELAY=0.",
-    },
-};
+pub(super) const NAGLE_DELAYED_ACK: CauseSpec =
+    CauseSpec::of(Limit::NagleDelayedAck.name(), |arm| finding(arm, Limit::NagleDelayedAck));
 
 /// All causes of bulk data, in the order of the answer.
 pub(super) const ALL: &[&CauseSpec] = &[
@@ -108,7 +67,7 @@ pub(super) const ALL: &[&CauseSpec] = &[
 fn finding(arm: &Arm, limit: Limit) -> Option<Finding> {
     let transfer = arm.own.transfer.as_ref()?;
     let mut sentences = Vec::new();
-    let mut evidence = BTreeMap::new();
+    let mut evidence = Evidence::new();
     let both = transfer.ways().count() > 1;
     for (direction, way) in Direction::used_in(transfer) {
         let Some(limited) = limited_by(transfer, direction, way).filter(|one| one.is(limit)) else {
@@ -122,7 +81,7 @@ fn finding(arm: &Arm, limit: Limit) -> Option<Finding> {
             evidence.insert(format!("{prefix}{name}"), value);
         }
     }
-    (!sentences.is_empty()).then(|| Finding { text: sentences.join(". ") + ".", evidence })
+    (!sentences.is_empty()).then(|| Finding::new(sentences.join(". ") + ".", evidence))
 }
 
 /// How full a link is that limits.

@@ -1,6 +1,8 @@
 //! What every conclusion needs: causes with their advice, figures by name, the least and the most of
 //! many, sentences, an answer of them, and commands to run next.
 
+use std::collections::BTreeSet;
+
 use tcptoll_core::experiment::spec::CauseSpec;
 use tcptoll_core::record::{Arm, Cause, NextStep, Summary};
 use tcptoll_core::verdict::names::Names;
@@ -14,9 +16,28 @@ const SENTENCES: usize = 2;
 /// Most characters of an answer.
 pub(crate) const ANSWER_MAX: usize = 300;
 
-/// Those of the causes that the arm's evidence supports, in the order of the list.
+/// Those of the causes that the arm's evidence supports, in the order of the list; what only follows from another of
+/// them says so.
 pub(crate) fn supported(arm: &Arm, causes: &[&CauseSpec]) -> Vec<Cause> {
-    causes.iter().filter_map(|cause| cause.explain(arm)).collect()
+    let mut found: Vec<Cause> = causes.iter().filter_map(|cause| cause.explain(arm)).collect();
+    let follows: Vec<Option<&str>> =
+        found.iter().map(|cause| root(spec(causes, &cause.id)?, &arm.name, &found)).collect();
+    for (cause, root) in found.iter_mut().zip(follows) {
+        if let Some(root) = root {
+            cause.text += &format!(" This follows from {root}.");
+        }
+    }
+    found
+}
+
+fn spec<'c>(all: &[&'c CauseSpec], id: &str) -> Option<&'c CauseSpec> {
+    all.iter().copied().find(|spec| spec.id == id)
+}
+
+/// What brought a cause about in an arm. None: it stands for itself.
+fn root(spec: &CauseSpec, arm: &str, causes: &[Cause]) -> Option<&'static str> {
+    let is_found = |root: &&str| causes.iter().any(|cause| cause.id == *root && cause.arm == arm);
+    spec.follows.iter().copied().find(is_found)
 }
 
 /// Names the causes that the evidence of each arm supports, and what to change against them.
@@ -28,32 +49,65 @@ pub(crate) fn explain(
     proof: impl Fn(&Summary, &str) -> Option<String>,
 ) {
     summary.causes = summary.arms.iter().flat_map(|arm| supported(arm, all)).collect();
-    let is_found = |spec: &&CauseSpec| summary.causes.iter().any(|cause| cause.id == spec.id);
-    let mut found: Vec<&CauseSpec> = all.iter().copied().filter(is_found).collect();
+    let stands_for_itself = |spec: &&CauseSpec| {
+        let mut own = summary.causes.iter().filter(|cause| cause.id == spec.id);
+        own.any(|cause| root(spec, &cause.arm, &summary.causes).is_none())
+    };
+    let mut found: Vec<&CauseSpec> = all.iter().copied().filter(stands_for_itself).collect();
     found.sort_by_key(|spec| spec.id);
     let advice = found.iter().flat_map(|spec| spec.advice(summary, proof(summary, spec.id)));
     summary.advice = advice.collect();
 }
 
-/// The first arm of the same run that differs from `ill` in nothing but these options, with all
-/// operations successful and no cause: the measured proof of a fix.
-pub(crate) fn cured<'a>(summary: &'a Summary, ill: &Arm, options: &[&str]) -> Option<&'a Arm> {
-    summary.arms.iter().find(|arm| {
-        arm.name != ill.name
-            && differ_only_in(arm, ill, options)
-            && arm.ok == arm.attempts
-            && summary.causes.iter().all(|cause| cause.arm != arm.name)
-    })
+/// The first arm that a cause was found in, of those that it names.
+pub(crate) fn ill<'a>(summary: &'a Summary, id: &str) -> Option<&'a Arm> {
+    let cause = summary.causes.iter().find(|cause| cause.id == id)?;
+    summary.arms.iter().find(|arm| arm.name == cause.arm)
 }
 
-/// Whether two arms have the same levels of all other options.
-pub(crate) fn differ_only_in(a: &Arm, b: &Arm, options: &[&str]) -> bool {
-    let others = |arm: &Arm| {
-        let mut factors = arm.factors.clone();
-        factors.retain(|option, _| !options.contains(&option.as_str()));
-        factors
+/// Whether an arm has a cause.
+pub(crate) fn is_ill(summary: &Summary, arm: &Arm, id: &str) -> bool {
+    summary.causes.iter().any(|cause| cause.id == id && cause.arm == arm.name)
+}
+
+/// Options whose levels differ; an arm without a level has the setting of the run.
+pub(crate) fn changed<'a>(a: &'a Arm, b: &'a Arm) -> BTreeSet<&'a str> {
+    let all = a.factors.keys().chain(b.factors.keys()).map(String::as_str);
+    all.filter(|option| a.factors.get(*option) != b.factors.get(*option)).collect()
+}
+
+/// The other arms of the run that differ from `ill` in nothing but these options.
+pub(crate) fn variants<'a>(
+    summary: &'a Summary,
+    ill: &Arm,
+    options: &[&str],
+) -> impl Iterator<Item = &'a Arm> {
+    let alike = move |arm: &&Arm| {
+        arm.name != ill.name && changed(arm, ill).iter().all(|option| options.contains(option))
     };
-    others(a) == others(b)
+    summary.arms.iter().filter(alike)
+}
+
+/// The first of the [`variants`] of an arm that is well: the measured proof of a fix.
+pub(crate) fn proven<'a>(
+    summary: &'a Summary,
+    ill: &Arm,
+    options: &[&str],
+    well: impl Fn(&Arm) -> bool,
+) -> Option<&'a Arm> {
+    variants(summary, ill, options).find(|arm| well(arm))
+}
+
+/// Whether all operations of an arm succeeded and it has no cause.
+pub(crate) fn is_well(summary: &Summary, arm: &Arm) -> bool {
+    arm.failure.is_none()
+        && arm.ok == arm.attempts
+        && summary.causes.iter().all(|cause| cause.arm != arm.name)
+}
+
+/// The arm that proves a fix, with all operations successful and no cause.
+pub(crate) fn cured<'a>(summary: &'a Summary, ill: &Arm, options: &[&str]) -> Option<&'a Arm> {
+    proven(summary, ill, options, |arm| is_well(summary, arm))
 }
 
 /// A command worth running next, and why.
@@ -147,37 +201,61 @@ pub(crate) fn in_arm(arms: &[&Arm], arm: &Arm) -> String {
 mod tests {
     use super::*;
     use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
-    use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
+    use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
     use tcptoll_core::record::HostSummary;
+
+    /// An arm whose server counted 7 of each.
+    fn counted(name: &str, counters: &[&str]) -> Arm {
+        let counters = counters.iter().map(|name| ((*name).to_owned(), 7)).collect();
+        let server = HostSummary { counters, ..HostSummary::default() };
+        Arm { name: name.to_owned(), server: Some(server), ..Arm::default() }
+    }
+
+    #[test]
+    fn what_only_follows_from_another_cause_of_its_arm_says_so_and_has_no_advice() {
+        let both = counted("a", &["TcpExtListenOverflows", "TcpExtTCPReqQFullDrop"]);
+        let all = [&SYN_QUEUE_FULL, &ACCEPT_QUEUE_FULL];
+        let mut summary = Summary { arms: vec![both.clone()], ..Summary::default() };
+        explain(&mut summary, &all, |_, _| None);
+        let [shadow, cause] = summary.causes.as_slice() else { panic!("{:?}", summary.causes) };
+        assert!(shadow.text.ends_with(" This follows from accept-queue-full."), "{}", shadow.text);
+        assert!(!cause.text.contains("follows from"), "{}", cause.text);
+        let advised = |summary: &Summary| {
+            summary.advice.iter().map(|one| one.cause.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(advised(&summary), ["accept-queue-full"]);
+        // In another arm it stands for itself.
+        summary.arms.push(counted("b", &["TcpExtTCPReqQFullDrop"]));
+        explain(&mut summary, &all, |_, _| None);
+        assert_eq!(advised(&summary), ["accept-queue-full", "syn-queue-full"]);
+    }
 
     #[test]
     fn each_cause_has_its_advice_with_proof_and_one_command() {
-        let arm = |name: &str| {
-            let counters = [("TcpExtListenOverflows".to_owned(), 7)].into();
-            let server = HostSummary { counters, ..HostSummary::default() };
-            Arm { name: name.to_owned(), server: Some(server), ..Arm::default() }
-        };
-        let mut short = arm("b");
+        let mut short = counted("b", &["TcpExtTCPReqQFullDrop"]);
         short.errors.insert("local-ports".to_owned(), 3);
-        let mut summary = Summary { arms: vec![arm("a"), short], ..Summary::default() };
-        let all = [&LOCAL_PORTS_SCARCE, &ACCEPT_QUEUE_FULL];
-        explain(&mut summary, &all, |_, id| id.starts_with("accept").then(|| "seen".to_owned()));
+        let mut summary = Summary {
+            arms: vec![counted("a", &["TcpExtTCPReqQFullDrop"]), short],
+            ..Summary::default()
+        };
+        let all = [&LOCAL_PORTS_SCARCE, &SYN_QUEUE_FULL];
+        explain(&mut summary, &all, |_, id| id.starts_with("syn").then(|| "seen".to_owned()));
         let causes = summary.causes.iter().map(|cause| (cause.arm.as_str(), cause.id.as_str()));
         assert_eq!(
             causes.collect::<Vec<_>>(),
-            [("a", "accept-queue-full"), ("b", "local-ports-scarce"), ("b", "accept-queue-full")],
+            [("a", "syn-queue-full"), ("b", "local-ports-scarce"), ("b", "syn-queue-full")],
             "arm after arm, in the order of the list"
         );
         let advice = summary.advice.iter().map(|one| (one.cause.as_str(), one.proof.as_deref()));
         assert_eq!(
             advice.collect::<Vec<_>>(),
-            [("accept-queue-full", Some("seen")), ("local-ports-scarce", None)]
+            [("local-ports-scarce", None), ("syn-queue-full", Some("seen"))]
         );
         let commands: Vec<String> =
             explanations(&summary).into_iter().map(|step| step.command).collect();
         assert_eq!(
             commands,
-            ["tcptoll explain accept-queue-full", "tcptoll explain local-ports-scarce"]
+            ["tcptoll explain syn-queue-full", "tcptoll explain local-ports-scarce"]
         );
     }
 

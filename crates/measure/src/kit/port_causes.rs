@@ -2,30 +2,26 @@
 //!
 //! What to change is worked out of the run, with the arms that prove it.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
-use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::finding::{Evidence, Finding, Remedy};
 use tcptoll_core::number;
-use tcptoll_core::record::{Advice, Arm, PortUse, Summary};
+use tcptoll_core::record::{Arm, PortUse, Summary};
 use tcptoll_core::study::level_text;
 
-/// The client ran out of local ports.
-pub(crate) const LOCAL_PORTS_SCARCE: CauseSpec = CauseSpec {
-    id: SCARCE,
-    test: local_ports_scarce,
-    remedy: Remedy::Computed(|summary| advice(summary, SCARCE)),
-};
+use super::conclusion::{is_ill, proven};
 
-/// The kernel searched long for a free local port.
-pub(crate) const PORTS_SEARCH_SLOW: CauseSpec = CauseSpec {
-    id: SEARCH,
-    test: ports_search_slow,
-    remedy: Remedy::Computed(|summary| advice(summary, SEARCH)),
-};
+/// The client ran out of local ports.
+pub(crate) const LOCAL_PORTS_SCARCE: CauseSpec =
+    CauseSpec::of(SCARCE, local_ports_scarce).remedied(|summary| remedies(summary, SCARCE));
+
+/// The kernel searched long for a free local port; where there is none in the end, that is the same lack.
+pub(crate) const PORTS_SEARCH_SLOW: CauseSpec = CauseSpec::of(SEARCH, ports_search_slow)
+    .following(&[SCARCE])
+    .remedied(|summary| remedies(summary, SEARCH));
 
 const SCARCE: &str = "local-ports-scarce";
-const SEARCH: &str = "ports-search-slow";
+pub(crate) const SEARCH: &str = "ports-search-slow";
 
 /// Error class of calls that found no local port.
 const NO_PORT: &str = "local-ports";
@@ -54,7 +50,7 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
     let of_host = || arm.client.sockstat.get("TCP_tw").copied().unwrap_or(0);
     let waiting = counted.unwrap_or_else(of_host);
     let name = if counted.is_some() { "client_time_wait" } else { "TCP_tw" };
-    let mut evidence = BTreeMap::from([
+    let mut evidence = Evidence::from([
         (NO_PORT.to_owned(), Value::from(refused)),
         (name.to_owned(), Value::from(waiting)),
     ]);
@@ -98,14 +94,14 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
         evidence.insert("lasts_expected_s".into(), after_s.into());
         text += &format!(". At this rate the ports were expected to last {after_s:.1} s");
     }
-    Some(Finding { text: text + ".", evidence })
+    Some(Finding::new(text + ".", evidence))
 }
 
 /// A step in the cost of connecting, or a cost that only a search explains where the whole run was
 /// beyond the expected step.
 fn ports_search_slow(arm: &Arm) -> Option<Finding> {
     let used = arm.own.port_use.as_deref()?;
-    let mut evidence = BTreeMap::from([
+    let mut evidence = Evidence::from([
         ("held_ports".to_owned(), Value::from(used.held_ports)),
         ("client_time_wait".to_owned(), Value::from(used.client_time_wait)),
     ]);
@@ -147,7 +143,7 @@ fn ports_search_slow(arm: &Arm) -> Option<Finding> {
             number::count(tried.round() as u64)
         )
     };
-    Some(Finding { text: text + ".", evidence })
+    Some(Finding::new(text + ".", evidence))
 }
 
 /// Options that decide how many ports there are, or which end keeps them.
@@ -170,193 +166,74 @@ const IDLE: &str = "client_idle_share";
 /// From this difference of the idle share on, it is worth a clause.
 const IDLE_MIN: f64 = 0.05;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fix {
-    LongLived,
-    ServerCloses,
-    Sources,
-    WiderRange,
-    TimeWaitReuse,
-    LatePort,
-    Buckets,
-}
+/// Remedies by their names in `docs/causes.md`, the one with the least to lose first.
+const ALL: [&str; 7] =
+    ["long-lived", "sources", "wider-range", "tw-reuse", "server-closes", "late-port", "buckets"];
 
-/// All, the one with the least to lose first.
-const ALL: [Fix; 7] = [
-    Fix::LongLived,
-    Fix::Sources,
-    Fix::WiderRange,
-    Fix::TimeWaitReuse,
-    Fix::ServerCloses,
-    Fix::LatePort,
-    Fix::Buckets,
-];
-
-impl Fix {
-    /// The one change that makes this arm differ from another.
-    ///
-    /// None: they differ in none, or in several.
-    fn between(ill: &Arm, well: &Arm) -> Option<Self> {
-        let text = |arm: &Arm, option: &str| match option {
-            "reuse" => arm.reuse.clone().or_else(|| arm.factors.get(option).map(level_text)),
-            _ => arm.factors.get(option).map(level_text),
-        };
-        let changed = |option: &str| text(ill, option) != text(well, option);
-        let named = |option: &str| text(well, option).unwrap_or_default();
-        // How many ports are held before the measurement follows from the change.
-        let mut found = OPTIONS.into_iter().filter(|option| *option != "held" && changed(option));
-        let of_option = |option: &str| match option {
-            "close" if named(option) == "never" => Some(Self::LongLived),
-            "close" if named(option) == "server" => Some(Self::ServerCloses),
-            "reuse" if named(option).starts_with("keep-alive") => Some(Self::LongLived),
-            "reuse" if named(option) == "server-close" => Some(Self::ServerCloses),
-            "sources" | "bind" => Some(Self::Sources),
-            "port-range" => Some(Self::WiderRange),
-            "tw-reuse" => Some(Self::TimeWaitReuse),
-            "client-sysctl" if named(option).contains("ip_local_port_range") => {
-                Some(Self::WiderRange)
-            }
-            "client-sysctl" if named(option).contains("tcp_tw_reuse") => Some(Self::TimeWaitReuse),
-            "bind-no-port" => Some(Self::LatePort),
-            "max-tw-buckets" => Some(Self::Buckets),
-            _ => None,
-        };
-        let fix = found.next().and_then(of_option)?;
-        found.next().is_none().then_some(fix)
-    }
-
-    fn change(self, well: &Arm) -> String {
-        let level = |option: &str| well.factors.get(option).map(level_text);
-        match self {
-            Self::LongLived => {
-                "Keep connections open and reuse them: use a pool, or one connection per worker."
-                    .to_owned()
-            }
-            Self::ServerCloses => {
-                "Let the server close first. TIME-WAIT then moves to the server, where it takes \
-                 memory but no local port."
-                    .to_owned()
-            }
-            Self::Sources => {
-                let number = level("sources").unwrap_or_else(|| "more".to_owned());
-                format!(
-                    "Connect from {number} source addresses in turn, bound with \
-                     IP_BIND_ADDRESS_NO_PORT (--bind). Each address has the whole port range."
-                )
-            }
-            Self::WiderRange => {
-                let range = level("port-range").unwrap_or_else(|| "1024-65535".to_owned());
-                format!(
-                    "Widen net.ipv4.ip_local_port_range to {}. connect(2) becomes slow when half of \
-                     the range is in use.",
-                    range.replace('-', " ")
-                )
-            }
-            Self::TimeWaitReuse => "Set net.ipv4.tcp_tw_reuse = 1 on the client. A port is then \
-                                    free again after 1 s in TIME-WAIT."
-                .to_owned(),
-            Self::LatePort => {
-                "Set IP_BIND_ADDRESS_NO_PORT before bind(2), so that connect(2) chooses the port."
-                    .to_owned()
-            }
-            Self::Buckets => {
-                "Lower net.ipv4.tcp_max_tw_buckets on the client. Beyond this number of sockets, \
-                              connections end without TIME-WAIT."
-                    .to_owned()
-            }
-        }
-    }
-
-    const fn cost(self) -> &'static str {
-        match self {
-            Self::LongLived => {
-                "Idle connections take memory on both hosts, and the server may close a connection while a request is being sent."
-            }
-            Self::ServerCloses => {
-                "The server holds the sockets in TIME-WAIT, and the client must wait for the close."
-            }
-            Self::Sources => {
-                "The program must choose the source address, and the server must accept all of these addresses."
-            }
-            Self::WiderRange => {
-                "Outgoing connections may occupy ports that servers on this machine listen on. List those in net.ipv4.ip_local_reserved_ports."
-            }
-            Self::TimeWaitReuse => {
-                "Both hosts need TCP timestamps. Nothing else then tells an old segment from a new one."
-            }
-            Self::LatePort => "None on Linux 4.2 and later.",
-            Self::Buckets => {
-                "A protection is lost: a delayed segment may reach a new connection on the same port."
-            }
-        }
-    }
-
-    const fn undo(self) -> &'static str {
-        match self {
-            Self::LongLived => "Close each connection after use.",
-            Self::ServerCloses => "Let the client close first.",
-            Self::Sources => "Remove the addresses.",
-            Self::WiderRange => "net.ipv4.ip_local_port_range = 32768 60999",
-            Self::TimeWaitReuse => "net.ipv4.tcp_tw_reuse = 2",
-            Self::LatePort => "Clear the option.",
-            Self::Buckets => "Restore the previous net.ipv4.tcp_max_tw_buckets.",
-        }
-    }
-}
-
-/// What to change: every change that an arm of the run proves, or else the usual ones.
-pub(super) fn advice(summary: &Summary, cause: &str) -> Vec<Advice> {
-    let has = |arm: &Arm| summary.causes.iter().any(|one| one.id == cause && one.arm == arm.name);
-    let ill: Vec<&Arm> = summary.arms.iter().filter(|arm| has(arm)).collect();
-    let proof_of = |fix: Fix| {
-        let mut pairs =
-            ill.iter().flat_map(|ill| summary.arms.iter().map(move |well| (*ill, well)));
-        let (ill, well) = pairs.find(|(ill, well)| {
-            !has(well)
-                && is_well(well)
-                && same_else(ill, well)
-                && Fix::between(ill, well) == Some(fix)
-        })?;
-        Some((well, proof(summary, cause, ill, well)))
+/// The one change that makes this arm differ from another: the name of a remedy.
+///
+/// None: they differ in none, or in several.
+fn between(ill: &Arm, well: &Arm) -> Option<&'static str> {
+    let text = |arm: &Arm, option: &str| match option {
+        "reuse" => arm.reuse.clone().or_else(|| arm.factors.get(option).map(level_text)),
+        _ => arm.factors.get(option).map(level_text),
     };
-    let advise = |fix: Fix, (well, proof): (&Arm, String)| Advice {
-        cause: cause.to_owned(),
-        change: fix.change(well),
-        cost: fix.cost().to_owned(),
-        undo: fix.undo().to_owned(),
-        proof: Some(proof),
-    };
-    let proven: Vec<Advice> =
-        ALL.into_iter().filter_map(|fix| proof_of(fix).map(|proof| advise(fix, proof))).collect();
-    if proven.is_empty() { vec![unproven(cause)] } else { proven }
+    let changed = |option: &&&str| text(ill, option) != text(well, option);
+    // How many ports are held before the measurement follows from the change.
+    let mut found = OPTIONS.iter().filter(|option| **option != "held").filter(changed);
+    let (option, None) = (*found.next()?, found.next()) else { return None };
+    let to = text(well, option).unwrap_or_default();
+    Some(match option {
+        "close" if to == "never" => "long-lived",
+        "reuse" if to.starts_with("keep-alive") => "long-lived",
+        "close" if to == "server" => "server-closes",
+        "reuse" if to == "server-close" => "server-closes",
+        "sources" | "bind" => "sources",
+        "port-range" => "wider-range",
+        "tw-reuse" => "tw-reuse",
+        "client-sysctl" if to.contains("ip_local_port_range") => "wider-range",
+        "client-sysctl" if to.contains("tcp_tw_reuse") => "tw-reuse",
+        "bind-no-port" => "late-port",
+        "max-tw-buckets" => "buckets",
+        _ => return None,
+    })
 }
 
-/// What to change where no arm of the run proves a change.
-fn unproven(cause: &str) -> Advice {
-    Advice {
-        cause: cause.to_owned(),
-        change: "Keep connections open and reuse them. Otherwise widen \
-                 net.ipv4.ip_local_port_range, or add source addresses."
-            .to_owned(),
-        cost: Fix::WiderRange.cost().to_owned(),
-        undo: Fix::WiderRange.undo().to_owned(),
-        proof: None,
+/// A remedy with the levels of the arm that proves it.
+fn as_in(name: &str, well: &Arm) -> Remedy {
+    let remedy = Remedy::of(if name == "late-port" { SEARCH } else { SCARCE }, name);
+    let level = |option: &str| well.factors.get(option).map(level_text);
+    match name {
+        "sources" => match level("sources") {
+            Some(sources) => remedy.with("several", sources),
+            None => remedy,
+        },
+        "wider-range" => match level("port-range") {
+            Some(range) => remedy.with("1024 65535", range.replace('-', " ")),
+            None => remedy,
+        },
+        _ => remedy,
     }
+}
+
+/// What to change: every change that an arm of the run proves, or else the first.
+fn remedies(summary: &Summary, cause: &str) -> Vec<Remedy> {
+    let ill = || summary.arms.iter().filter(|arm| is_ill(summary, arm, cause));
+    let of_run = ALL.into_iter().filter_map(|name| {
+        ill().find_map(|ill| {
+            let well = proven(summary, ill, &OPTIONS, |well| {
+                !is_ill(summary, well, cause) && is_well(well) && between(ill, well) == Some(name)
+            })?;
+            Some(as_in(name, well).proven(Some(proof(summary, cause, ill, well))))
+        })
+    });
+    let of_run: Vec<Remedy> = of_run.collect();
+    if of_run.is_empty() { Remedy::first_of(SCARCE).into_iter().collect() } else { of_run }
 }
 
 /// Whether the arm shows that a change works.
 fn is_well(arm: &Arm) -> bool {
     arm.failure.is_none() && arm.ok > 0 && arm.ok == arm.attempts
-}
-
-/// Whether two arms differ in options of ports alone.
-fn same_else(one: &Arm, other: &Arm) -> bool {
-    let rest = |arm: &Arm| {
-        let mut factors = arm.factors.clone();
-        factors.retain(|option, _| !OPTIONS.contains(&option.as_str()));
-        factors
-    };
-    rest(one) == rest(other)
 }
 
 /// What the run measured with the change.
@@ -409,7 +286,7 @@ fn interval(summary: &Summary, metric: &str, ill: &Arm, well: &Arm) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_core::record::{Cliff, Comparison, Metric, PortPoint};
+    use tcptoll_core::record::{Advice, Cliff, Comparison, Metric, PortPoint};
     use tcptoll_core::tcp::ports::PortForecast;
 
     use super::*;

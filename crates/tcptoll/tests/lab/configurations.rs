@@ -3,7 +3,6 @@
 //! The second witness is the kernel: the limit of each listener's accept queue is the backlog that
 //! was read, or `net.core.somaxconn`.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -59,8 +58,7 @@ fn free_ports<const N: usize>() -> [u16; N] {
 /// The configuration of this server, read once; its workers are no servers of their own.
 fn read(server: &Server, program: Program) -> ServerConfig {
     let group = i32::try_from(server.0.id()).unwrap();
-    let mut own =
-        configured(&BTreeSet::new()).into_iter().filter(|one| group_of(one.pid) == Some(group));
+    let mut own = configured(&[]).into_iter().filter(|one| group_of(one.pid) == Some(group));
     let config = own.next().expect("the server is found");
     assert!(own.next().is_none(), "only its main process is a server");
     assert_eq!((config.program, config.pid), (program, server.0.id()));
@@ -331,8 +329,7 @@ fn a_file_that_may_not_be_read_is_named_and_gives_no_default() {
         assert!(begun.elapsed() < Duration::from_mins(1), "{}", arguments());
         std::thread::sleep(Duration::from_millis(5));
     }
-    let config =
-        configured(&BTreeSet::new()).into_iter().find(|one| one.pid == server.0.id()).unwrap();
+    let config = configured(&[]).into_iter().find(|one| one.pid == server.0.id()).unwrap();
     assert!(config.unread[0].contains("hides its arguments"), "{:?}", config.unread);
     assert_eq!(config.listens[0].on, SocketAddr::from(([127, 0, 0, 1], port)).to_string());
     assert_eq!(config.listens[0].backlog, None);

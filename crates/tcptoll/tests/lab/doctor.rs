@@ -49,6 +49,21 @@ fn apache_closes_before_the_nginx_in_front_of_it() {
 }
 
 #[test]
+fn gunicorn_closes_before_the_nginx_in_front_of_it() {
+    finds("close-race-gunicorn");
+}
+
+#[test]
+fn node_closes_before_the_nginx_in_front_of_it() {
+    finds("close-race-node");
+}
+
+#[test]
+fn puma_closes_before_the_nginx_in_front_of_it() {
+    finds("close-race-puma");
+}
+
+#[test]
 fn haproxy_asks_for_more_buffer_than_the_kernel_allows() {
     finds("buffers-over-cap");
 }

@@ -238,6 +238,8 @@ fn hosts_are_weighted_by_attempts_and_peaks_are_the_greatest() {
             accept_queue_peak: peak,
             accept_queue_limit: 128,
             syn_queue_peak: Some(peak + 1),
+            samples: Some(100),
+            full_samples: Some(u64::from(peak)),
         }],
         pinned_cpu: Some(1),
         ..HostSummary::default()

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::directives::{Field, Level};
 use super::reading::{
-    Reading, address, clipped, count, folder, join, option, place, seconds, switch, url_host, words,
+    Reading, address, clipped, folder, join, option, place, shortest, url_host, words,
 };
-use super::{Buffers, ConfigPosition, Listen, ServerConfig, Sourced, Upstream};
+use super::settings::Settings;
+use super::{ConfigPosition, ENTRIES_MAX, Listen, Program, ServerConfig, Sourced, Upstream};
 
 /// Configuration files of Debian, Red Hat, the official image and Alpine.
 const FILES: [&str; 4] = [
@@ -19,34 +21,28 @@ const SECTIONS_MAX: usize = 32;
 /// Variables and names of modules, at most.
 const NAMES_MAX: usize = 1_024;
 
-/// Of the main server or of a virtual host.
-#[derive(Clone, Default)]
-struct Host {
-    keeps: Option<Sourced<bool>>,
-    timeout: Option<Sourced<f64>>,
-    /// Ports of the virtual host; none: all.
-    ports: Vec<Option<u16>>,
-}
-
 struct Apache<'r, 'a> {
     reading: &'r mut Reading<'a>,
     root: String,
     variables: BTreeMap<String, String>,
     defined: BTreeSet<String>,
     modules: BTreeSet<String>,
-    listens: Vec<Sourced<String>>,
-    main: Host,
-    hosts: Vec<Host>,
-    backlog: Option<Sourced<u64>>,
-    requests: Option<Sourced<u64>>,
-    workers: Option<Sourced<u64>>,
-    threads: Option<Sourced<u64>>,
-    limit: Option<Sourced<u64>>,
-    request_timeout: Option<Sourced<f64>>,
-    proxy_timeout: Option<Sourced<f64>>,
-    buffers: Buffers,
+    listens: Vec<String>,
+    main: Settings,
+    /// Of each virtual host its ports, of which none stands for all.
+    hosts: Vec<(Vec<Option<u16>>, Settings)>,
     no_reuse: Option<ConfigPosition>,
-    upstreams: Vec<Upstream>,
+    /// Sections around the line that is read, and files around its own.
+    sections: Vec<Section>,
+    depth: usize,
+    targets: Vec<Target>,
+}
+
+/// A server behind it, or a balancer.
+struct Target {
+    name: String,
+    servers: Vec<String>,
+    settings: Settings,
 }
 
 /// A section, and whether what is inside counts.
@@ -57,24 +53,18 @@ struct Section {
 }
 
 pub(super) fn read(reading: &mut Reading<'_>) -> ServerConfig {
-    let mut config = reading.config();
+    let config = reading.config();
     let arguments = arguments(&reading.process.arguments);
     let root = option(&arguments, "-d");
     let file = match (option(&arguments, "-f"), &root) {
-        (Some(file), Some(root)) => join(root, &file),
-        (Some(file), None) => join("/etc/apache2", &file),
+        (Some(file), root) => Some(join(root.as_deref().unwrap_or("/etc/apache2"), &file)),
         (None, Some(root)) => {
             let own = ["apache2.conf", "conf/httpd.conf", "httpd.conf"].map(|one| join(root, one));
-            match reading.first_of(&own.each_ref().map(String::as_str)) {
-                Some(file) => file,
-                None => return config,
-            }
+            reading.first_of(&own.each_ref().map(String::as_str))
         }
-        (None, None) => match reading.first_of(&FILES) {
-            Some(file) => file,
-            None => return config,
-        },
+        (None, None) => reading.first_of(&FILES),
     };
+    let Some(file) = file else { return config };
     let beside = folder(&file);
     let root = root.unwrap_or_else(|| beside.strip_suffix("/conf").unwrap_or(beside).to_owned());
     let mut variables = reading.process.environment.clone();
@@ -82,34 +72,37 @@ pub(super) fn read(reading: &mut Reading<'_>) -> ServerConfig {
     if !variables.keys().any(|name| name.starts_with("APACHE_")) {
         variables = envvars(reading, &join(beside, "envvars"));
     }
-    let defined = arguments.windows(2).filter(|pair| pair.first().is_some_and(|one| one == "-D"));
-    let defined = defined.filter_map(|pair| pair.get(1).cloned()).collect();
     let mut apache = Apache {
         reading,
         root,
         variables,
-        defined,
+        defined: after(&arguments, "-D").cloned().collect(),
         modules: BTreeSet::new(),
         listens: Vec::new(),
-        main: Host::default(),
+        main: Settings::new(Program::Apache),
         hosts: Vec::new(),
-        backlog: None,
-        requests: None,
-        workers: None,
-        threads: None,
-        limit: None,
-        request_timeout: None,
-        proxy_timeout: None,
-        buffers: Buffers::default(),
         no_reuse: None,
-        upstreams: Vec::new(),
+        sections: Vec::new(),
+        depth: 0,
+        targets: Vec::new(),
     };
     let at = apache.reading.command_line();
-    apache.given(&arguments, "-C", &at);
-    apache.file(&file, 0, &mut Vec::new());
-    apache.given(&arguments, "-c", &at);
-    apache.fill(&mut config);
-    config
+    for line in after(&arguments, "-C") {
+        apache.line(line, &at);
+        apache.sections.clear();
+    }
+    apache.file(&file);
+    for line in after(&arguments, "-c") {
+        apache.sections.clear();
+        apache.line(line, &at);
+    }
+    apache.fill(config)
+}
+
+/// The arguments behind each of an option.
+fn after<'n>(arguments: &'n [String], name: &'n str) -> impl Iterator<Item = &'n String> {
+    let behind = arguments.iter().skip(1);
+    arguments.iter().zip(behind).filter(move |(one, _)| *one == name).map(|(_, behind)| behind)
 }
 
 /// Arguments, where a title joins them by blanks.
@@ -142,18 +135,7 @@ fn envvars(reading: &mut Reading<'_>, path: &str) -> BTreeMap<String, String> {
 }
 
 impl Apache<'_, '_> {
-    /// Directives on the command line.
-    fn given(&mut self, arguments: &[String], name: &str, at: &ConfigPosition) {
-        for (index, argument) in arguments.iter().enumerate() {
-            if argument == name
-                && let Some(line) = arguments.get(index + 1)
-            {
-                self.line(line, at, 0, &mut Vec::new());
-            }
-        }
-    }
-
-    fn file(&mut self, path: &str, depth: usize, sections: &mut Vec<Section>) {
+    fn file(&mut self, path: &str) {
         let Some(text) = self.reading.text(path) else { return };
         let mut lines = text.lines().enumerate();
         while let Some((number, line)) = lines.next() {
@@ -166,15 +148,15 @@ impl Apache<'_, '_> {
             if whole.is_empty() || whole.starts_with('#') {
                 continue;
             }
-            self.line(&whole, &place(path, number), depth, sections);
+            self.line(&whole, &place(path, number));
         }
     }
 
-    fn line(&mut self, line: &str, at: &ConfigPosition, depth: usize, sections: &mut Vec<Section>) {
+    fn line(&mut self, line: &str, at: &ConfigPosition) {
         if let Some(name) = line.strip_prefix("</") {
             let name = name.trim_end_matches('>').trim().to_ascii_lowercase();
-            if let Some(index) = sections.iter().rposition(|section| section.name == name) {
-                sections.truncate(index);
+            if let Some(index) = self.sections.iter().rposition(|one| one.name == name) {
+                self.sections.truncate(index);
             }
             return;
         }
@@ -183,15 +165,15 @@ impl Apache<'_, '_> {
         if let Some(inside) = line.strip_prefix('<') {
             let inside = inside.trim_end().trim_end_matches('>');
             let (name, argument) = inside.split_once(char::is_whitespace).unwrap_or((inside, ""));
-            self.section(&name.to_ascii_lowercase(), argument.trim(), sections);
+            self.section(&name.to_ascii_lowercase(), argument.trim());
             return;
         }
-        if sections.iter().any(|section| !section.counts) {
+        if self.sections.iter().any(|section| !section.counts) {
             return;
         }
         let words = words(line, None);
         let Some((name, values)) = words.split_first() else { return };
-        self.directive(&name.to_ascii_lowercase(), values, at, depth, sections);
+        self.directive(&name.to_ascii_lowercase(), values, at);
     }
 
     /// `${NAME}` replaced, where the name is known.
@@ -218,28 +200,26 @@ impl Apache<'_, '_> {
         whole
     }
 
-    fn section(&mut self, name: &str, argument: &str, sections: &mut Vec<Section>) {
-        if sections.len() >= SECTIONS_MAX {
+    fn section(&mut self, name: &str, argument: &str) {
+        if self.sections.len() >= SECTIONS_MAX {
             self.reading.missing("Apache: sections are nested too deeply");
             return;
         }
-        let (wanted, negated) = match argument.strip_prefix('!') {
-            Some(rest) => (rest.trim(), true),
-            None => (argument, false),
-        };
+        let negated = argument.strip_prefix('!');
+        let wanted = negated.map_or(argument, str::trim);
         let counts = match name {
-            "ifmodule" => self.has_module(wanted) != negated,
-            "ifdefine" => self.defined.contains(wanted) != negated,
+            "ifmodule" => self.has_module(wanted) != negated.is_some(),
+            "ifdefine" => self.defined.contains(wanted) != negated.is_some(),
             _ => true,
         };
-        let counts_around = sections.iter().all(|section| section.counts);
-        if name == "virtualhost" && counts && counts_around && self.hosts.len() < 256 {
+        let counts_around = self.sections.iter().all(|section| section.counts);
+        if name == "virtualhost" && counts_around && self.hosts.len() < ENTRIES_MAX {
             let port = |one: &str| one.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
             let ports = argument.split_whitespace().map(port).collect();
-            self.hosts.push(Host { ports, ..Host::default() });
+            self.hosts.push((ports, Settings::new(Program::Apache)));
         }
         let argument = clipped(argument.trim_matches(['"', '\'']));
-        sections.push(Section { name: name.to_owned(), argument, counts });
+        self.sections.push(Section { name: name.to_owned(), argument, counts });
     }
 
     /// Whether a module is there, by the name of its file or its own: `mod_ssl.c`, `ssl_module`.
@@ -250,90 +230,64 @@ impl Apache<'_, '_> {
             || self.modules.contains(&stem)
     }
 
-    fn directive(
-        &mut self,
-        name: &str,
-        values: &[String],
-        at: &ConfigPosition,
-        depth: usize,
-        sections: &mut Vec<Section>,
-    ) {
+    fn directive(&mut self, name: &str, values: &[String], at: &ConfigPosition) {
         let first = values.first().map_or("", String::as_str);
-        let number = || count(first).map(|value| Sourced { value, at: at.clone() });
-        let time = || seconds(first, 1.0).map(|value| Sourced { value, at: at.clone() });
-        let in_host = sections.iter().any(|section| section.name == "virtualhost");
-        let host = match self.hosts.last_mut() {
-            Some(host) if in_host => host,
-            _ => &mut self.main,
-        };
+        let has_room = self.variables.len().max(self.defined.len()) < NAMES_MAX;
         match name {
             "include" | "includeoptional" => {
                 let pattern = join(&self.root, first);
                 let optional = name == "includeoptional";
-                for path in self.reading.included(&pattern, depth, optional) {
-                    self.file(&path, depth + 1, sections);
+                let files = self.reading.included(&pattern, self.depth, optional);
+                self.depth += 1;
+                for file in files {
+                    self.file(&file);
                 }
+                self.depth -= 1;
             }
             "serverroot" => self.root = clipped(first),
-            "define" if self.variables.len() < NAMES_MAX && self.defined.len() < NAMES_MAX => {
+            "define" if has_room => {
                 self.defined.insert(clipped(first));
                 let value = values.get(1).map_or("", String::as_str);
                 self.variables.insert(clipped(first), clipped(value));
             }
-            "loadmodule" if self.modules.len() < NAMES_MAX => {
-                self.modules.insert(stem(first));
+            "loadmodule" if self.modules.len() < NAMES_MAX => self.modules.extend([stem(first)]),
+            "listen" if self.listens.len() < ENTRIES_MAX => {
+                self.listens.extend(address(first, "[::]", None).map(|on| clipped(&on)));
             }
-            "listen" if self.listens.len() < 256 => {
-                if let Some(on) = address(first, "[::]", None) {
-                    self.listens.push(Sourced { value: clipped(&on), at: at.clone() });
-                }
-            }
-            "listenbacklog" => self.backlog = number(),
-            "keepalive" => {
-                // An old form gives the number of requests.
-                let keeps = switch(first).or_else(|| count(first).map(|count| count > 0));
-                host.keeps = keeps.map(|value| Sourced { value, at: at.clone() });
-            }
-            "keepalivetimeout" => host.timeout = time(),
-            "maxkeepaliverequests" => self.requests = number(),
-            "maxrequestworkers" | "maxclients" => self.workers = number(),
-            "threadsperchild" => self.threads = number(),
-            "serverlimit" => self.limit = number(),
-            "timeout" if !in_host => self.request_timeout = time(),
-            "proxytimeout" => self.proxy_timeout = time(),
-            "receivebuffersize" => self.buffers.receive = number().filter(|one| one.value > 0),
-            "sendbuffersize" => self.buffers.send = number().filter(|one| one.value > 0),
             "setenv" if matches!(first, "proxy-nokeepalive" | "force-proxy-request-1.0") => {
                 self.no_reuse = Some(at.clone());
             }
             "proxypass" | "proxypassmatch" => {
-                let inside = sections.iter().any(|one| one.name.starts_with("location"));
+                let inside = self.sections.iter().any(|one| one.name.starts_with("location"));
                 let target = usize::from(!inside);
                 self.pass(values.get(target..).unwrap_or_default(), at, None);
             }
-            "balancermember" => {
-                let own = sections.iter().rev().find(|one| one.name == "proxy");
-                let own = own.map(|section| section.argument.clone());
+            "balancermember" | "proxyset" => {
+                let is_member = name == "balancermember";
                 // Outside its section, the balancer comes first.
-                let outside = usize::from(first.starts_with("balancer://"));
-                let balancer = if outside == 1 { Some(clipped(first)) } else { own };
-                self.pass(values.get(outside..).unwrap_or_default(), at, balancer.as_deref());
-            }
-            "proxyset" => {
-                let own = sections.iter().rev().find(|one| one.name == "proxy");
-                let outside = usize::from(first.contains("://"));
-                let target = if outside == 1 {
-                    Some(clipped(first))
-                } else {
-                    own.map(|section| section.argument.clone())
+                let of = if is_member { "balancer://" } else { "://" };
+                let (target, values) = match values.split_first() {
+                    Some((first, values)) if first.contains(of) => (Some(first.clone()), values),
+                    _ => {
+                        let own = self.sections.iter().rev().find(|one| one.name == "proxy");
+                        (own.map(|section| section.argument.clone()), values)
+                    }
                 };
-                if let Some(target) = target
-                    && let Some(one) = self.upstreams.iter_mut().find(|one| one.name == target)
-                {
-                    parameters(one, values.get(outside..).unwrap_or_default(), at);
+                let known = |one: &&mut Target| Some(&one.name) == target.as_ref();
+                if is_member {
+                    self.pass(values, at, target.as_deref());
+                } else if let Some(one) = self.targets.iter_mut().find(known) {
+                    one.settings.parameters(Level::Upstream, values, at);
                 }
             }
-            _ => {}
+            _ => {
+                let in_host = self.sections.iter().any(|one| one.name == "virtualhost");
+                let host = self.hosts.last_mut().filter(|_| in_host).map(|(_, host)| host);
+                host.unwrap_or(&mut self.main).set(Level::Section, name, values, at);
+                if !in_host || name != "timeout" {
+                    self.main.set(Level::Main, name, values, at);
+                }
+            }
         }
     }
 
@@ -350,86 +304,84 @@ impl Apache<'_, '_> {
             None => url_host(url),
         };
         let name = match (balancer, &server) {
-            (Some(balancer), _) => balancer.trim_end_matches('/').to_owned(),
             (None, Some(server)) => clipped(server),
-            // The balancer's members say more.
-            (None, None) => clipped(url.trim_end_matches('/')),
+            // Of a balancer without members here, other lines say more.
+            (balancer, _) => clipped(balancer.unwrap_or(url).trim_end_matches('/')),
         };
-        let index = self.upstreams.iter().position(|one| one.name == name).unwrap_or_else(|| {
-            self.upstreams.push(Upstream { name, ..Upstream::default() });
-            self.upstreams.len() - 1
-        });
-        if self.upstreams.len() > 256 {
-            self.upstreams.truncate(256);
+        let known = self.targets.iter().position(|one| one.name == name);
+        if known.is_none() && self.targets.len() < ENTRIES_MAX {
+            let settings = Settings::new(Program::Apache);
+            self.targets.push(Target { name, servers: Vec::new(), settings });
         }
-        let Some(upstream) = self.upstreams.get_mut(index) else { return };
-        if let Some(server) = server.filter(|_| upstream.servers.len() < 256) {
-            upstream.servers.push(clipped(&server));
-            upstream.servers.dedup();
+        let index = known.unwrap_or(self.targets.len() - 1);
+        let Some(target) = self.targets.get_mut(index) else { return };
+        if let Some(server) = server.filter(|_| target.servers.len() < ENTRIES_MAX) {
+            target.servers.push(clipped(&server));
+            target.servers.dedup();
         }
-        parameters(upstream, values, at);
+        target.settings.parameters(Level::Upstream, values, at);
     }
 
-    fn fill(self, config: &mut ServerConfig) {
-        let reading = self.reading;
-        config.buffers =
-            Some(self.buffers).filter(|one| one.receive.is_some() || one.send.is_some());
-        let effective = |host: &Host| {
-            let keeps = host.keeps.clone().or_else(|| self.main.keeps.clone());
-            let keeps = keeps.or_else(|| reading.default(true))?;
+    fn fill(self, mut config: ServerConfig) -> ServerConfig {
+        let Self { reading, main, .. } = self;
+        config.buffers = main.buffers();
+        let effective = |host: &Settings| {
+            let keeps = host.get(Field::Keeps);
+            let keeps: Sourced<bool> = keeps.or_else(|| reading.value(&main, Field::Keeps))?;
             if !keeps.value {
                 return Some(Sourced { value: 0.0, at: keeps.at });
             }
-            let timeout = host.timeout.clone().or_else(|| self.main.timeout.clone());
-            timeout.or_else(|| reading.default(5.0))
+            let own = host.get(Field::KeepaliveTimeout);
+            own.or_else(|| reading.value(&main, Field::KeepaliveTimeout))
         };
-        let shorter = |one: &Sourced<f64>, other: &Sourced<f64>| one.value.total_cmp(&other.value);
-        let backlog = self.backlog.or_else(|| reading.default(511));
         // It sets SO_KEEPALIVE on its listeners, and no time.
-        let probes = reading.default(reading.process.kernel_keepalive_s);
-        for listen in self.listens {
-            let mut one = Listen {
-                on: listen.value,
-                backlog: backlog.clone(),
-                tcp_keepalive_s: probes.clone(),
+        config.tcp_keepalive_s = reading.default(reading.process.kernel_keepalive_s);
+        for on in self.listens {
+            let mut listen = Listen {
+                on,
+                backlog: reading.value(&main, Field::Backlog),
+                tcp_keepalive_s: config.tcp_keepalive_s.clone(),
                 ..Listen::default()
             };
-            let own = one.port();
-            let hosts = self
-                .hosts
-                .iter()
-                .filter(|host| host.ports.iter().any(|port| port.is_none() || *port == own));
-            let timeouts = hosts.filter_map(effective).min_by(shorter);
-            one.keepalive_timeout_s = timeouts.or_else(|| effective(&self.main));
-            config.listens.push(one);
+            let own = listen.port();
+            let is_its = |port: &Option<u16>| port.is_none() || *port == own;
+            let hosts = self.hosts.iter().filter(|(ports, _)| ports.iter().any(is_its));
+            let timeout = shortest(hosts.map(|(_, host)| effective(host)));
+            listen.keepalive_timeout_s = timeout.or_else(|| effective(&main));
+            config.listens.push(listen);
         }
-        let timeouts = config.listens.iter().filter_map(|one| one.keepalive_timeout_s.clone());
-        config.keepalive_timeout_s = timeouts.min_by(shorter).or_else(|| effective(&self.main));
-        config.keepalive_requests = self.requests.or_else(|| reading.default(100));
-        config.tcp_keepalive_s = probes;
-        let is_prefork = self.modules.contains("mpm_prefork");
-        config.workers = self.workers.or_else(|| {
-            let limit = self.limit.map(|one| one.value);
-            if is_prefork {
+        let times = config.listens.iter().map(|one| one.keepalive_timeout_s.clone());
+        config.keepalive_timeout_s = shortest(times).or_else(|| effective(&main));
+        config.keepalive_requests = reading.value(&main, Field::KeepaliveRequests);
+        config.workers = main.get(Field::Workers).or_else(|| {
+            let limit: Option<u64> = main.plain(Field::Limit);
+            if self.modules.contains("mpm_prefork") {
                 return reading.default(limit.unwrap_or(256));
             }
-            let threads = self.threads.as_ref().map_or(25, |one| one.value);
-            reading.default(limit.unwrap_or(16).checked_mul(threads)?)
+            let threads: Sourced<u64> = reading.value(&main, Field::Threads)?;
+            reading.default(limit.unwrap_or(16).checked_mul(threads.value)?)
         });
-        let timeout = self.proxy_timeout.or(self.request_timeout).or_else(|| reading.default(60.0));
-        config.upstreams = self.upstreams;
-        for one in &mut config.upstreams {
-            if let Some(at) = &self.no_reuse {
-                one.reuses = Some(Sourced { value: false, at: at.clone() });
-            }
-            one.reuses = one.reuses.take().or_else(|| reading.default(true));
-            one.probes = one.probes.take().or_else(|| reading.default(false));
-            one.response_timeout_s = one.response_timeout_s.take().or_else(|| timeout.clone());
-            let response = one.response_timeout_s.clone();
-            one.connect_timeout_s = one.connect_timeout_s.take().or(response);
-        }
+        let timeout = main.get(Field::ProxyTimeout);
+        let timeout = timeout.or_else(|| reading.value(&main, Field::ResponseTimeout));
+        let no_reuse = self.no_reuse.map(|at| Sourced { value: false, at });
         // A balancer whose members are not known has nothing to say.
-        config.upstreams.retain(|one| !one.servers.is_empty());
+        for target in self.targets.into_iter().filter(|one| !one.servers.is_empty()) {
+            let own = &target.settings;
+            let response = own.get(Field::ResponseTimeout).or_else(|| timeout.clone());
+            config.upstreams.push(Upstream {
+                name: target.name,
+                servers: target.servers,
+                idle_connections: own.get(Field::IdleConnections),
+                idle_timeout_s: own.get(Field::IdleTimeout),
+                reuses: no_reuse.clone().or_else(|| reading.value(own, Field::Reuses)),
+                connect_timeout_s: own.get(Field::ConnectTimeout).or_else(|| response.clone()),
+                queue_timeout_s: own.get(Field::QueueTimeout),
+                response_timeout_s: response,
+                probes: reading.value(own, Field::Probes),
+                ..Upstream::default()
+            });
+        }
+        config
     }
 }
 
@@ -441,33 +393,5 @@ fn stem(name: &str) -> String {
     match name {
         "event" | "worker" | "prefork" => format!("mpm_{name}"),
         other => clipped(other),
-    }
-}
-
-fn parameters(upstream: &mut Upstream, values: &[String], at: &ConfigPosition) {
-    for value in values {
-        let Some((name, value)) = value.split_once('=') else { continue };
-        // These two take milliseconds with `ms`.
-        let time = || seconds(value, 1.0).map(|value| Sourced { value, at: at.clone() });
-        let is = || switch(value).map(|value| Sourced { value, at: at.clone() });
-        match name.to_ascii_lowercase().as_str() {
-            "ttl" => upstream.idle_timeout_s = time(),
-            "connectiontimeout" => upstream.connect_timeout_s = time(),
-            "timeout" => upstream.response_timeout_s = time(),
-            "acquire" => {
-                upstream.queue_timeout_s =
-                    seconds(value, 1e-3).map(|value| Sourced { value, at: at.clone() });
-            }
-            "max" => {
-                upstream.idle_connections =
-                    count(value).map(|value| Sourced { value, at: at.clone() });
-            }
-            "keepalive" => upstream.probes = is(),
-            "disablereuse" => {
-                upstream.reuses = is().map(|one| Sourced { value: !one.value, at: one.at });
-            }
-            "enablereuse" => upstream.reuses = is(),
-            _ => {}
-        }
     }
 }

@@ -1,59 +1,33 @@
 //! `HAProxy`: `global`, `defaults`, `frontend`, `backend` and `listen`.
 
-use super::reading::{Reading, address, clipped, count, join, place, seconds, words};
-use super::{Buffers, ConfigPosition, ENTRIES_MAX, Listen, ServerConfig, Sourced, Upstream};
+use super::directives::{Field, Level};
+use super::lines::{Grammar, Line, lines, plain};
+use super::reading::{Reading, address, clipped, join, shortest};
+use super::settings::Settings;
+use super::{ConfigPosition, ENTRIES_MAX, Listen, Program, ServerConfig, Sourced, Upstream};
 
 /// Its configuration file in packages of Debian, Red Hat and Alpine, and in the official image.
 const FILES: [&str; 2] = ["/etc/haproxy/haproxy.cfg", "/usr/local/etc/haproxy/haproxy.cfg"];
-
-/// What a section sets, or inherits from `defaults`.
-#[derive(Clone, Default)]
-struct Settings {
-    is_http: bool,
-    backlog: Option<Sourced<u64>>,
-    maxconn: Option<Sourced<u64>>,
-    client: Option<Sourced<f64>>,
-    request: Option<Sourced<f64>>,
-    keepalive: Option<Sourced<f64>>,
-    connect: Option<Sourced<f64>>,
-    server: Option<Sourced<f64>>,
-    queue: Option<Sourced<f64>>,
-    /// `http-reuse`.
-    reuse: Option<Sourced<String>>,
-    /// `option httpclose`.
-    closes: Option<Sourced<bool>>,
-    /// `option http-server-close`.
-    closes_server: Option<Sourced<bool>>,
-    client_probes: Option<Sourced<bool>>,
-    client_probes_idle: Option<Sourced<f64>>,
-    server_probes: Option<Sourced<bool>>,
-    pool_max: Option<Sourced<u64>>,
-    no_pool: bool,
-    pool_requests: Option<Sourced<u64>>,
-}
+/// Words that open a section.
+const SECTIONS: &str = "global defaults frontend backend listen peers resolvers userlist cache \
+                        mailers program ring http-errors fcgi-app log-forward crt-store traces \
+                        log-profile acme";
+const GRAMMAR: Grammar = Grammar {
+    words: |line| plain(line.split(" #").next().unwrap_or(line)),
+    opens: |word| SECTIONS.split(' ').any(|section| section == word),
+    includes: |_, _, _, _| None,
+};
 
 struct Section {
-    kind: String,
     name: String,
     settings: Settings,
-    binds: Vec<Bind>,
+    /// Addresses, and the options of each.
+    binds: Vec<(String, Settings)>,
     servers: Vec<String>,
 }
 
-struct Bind {
-    on: String,
-    backlog: Option<Sourced<u64>>,
-    maxconn: Option<Sourced<u64>>,
-}
-
-#[derive(Default)]
-struct Global {
-    maxconn: Option<Sourced<u64>>,
-    buffers: Buffers,
-}
-
 struct Haproxy {
-    global: Global,
+    global: Settings,
     defaults: Vec<(String, Settings)>,
     sections: Vec<Section>,
 }
@@ -62,20 +36,20 @@ pub(super) fn read(reading: &mut Reading<'_>) -> ServerConfig {
     let mut config = reading.config();
     let mut files = files(reading);
     if files.is_empty() {
-        match reading.first_of(&FILES) {
-            Some(file) => files.push(file),
-            None => return config,
-        }
+        files.extend(reading.first_of(&FILES));
     }
-    let mut haproxy =
-        Haproxy { global: Global::default(), defaults: Vec::new(), sections: Vec::new() };
+    if files.is_empty() {
+        return config;
+    }
+    let global = Settings::new(Program::Haproxy);
+    let mut haproxy = Haproxy { global, defaults: Vec::new(), sections: Vec::new() };
     for file in files {
         // A folder stands for the files in it that end with .cfg.
         let inside = format!("{}/*.cfg", file.trim_end_matches('/'));
         let inside = reading.included(&inside, 0, true);
         let paths = if inside.is_empty() { vec![file] } else { inside };
         for path in paths {
-            haproxy.file(reading, &path);
+            lines(reading, &GRAMMAR, (&path, 0), &mut |line| haproxy.line(line));
         }
     }
     haproxy.fill(reading, &mut config);
@@ -89,12 +63,10 @@ fn files(reading: &Reading<'_>) -> Vec<String> {
     let (mut files, mut is_file, mut directory) = (Vec::new(), false, process.directory.clone());
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "-f" => {
-                // Several files may follow one option.
-                while let Some(file) = arguments.next_if(|next| !next.starts_with('-')) {
-                    files.push(file.clone());
-                }
-            }
+            // Several files may follow one option.
+            "-f" => files.extend(std::iter::from_fn(|| {
+                arguments.next_if(|next| !next.starts_with('-')).cloned()
+            })),
             "-C" => {
                 directory = arguments.next().map_or(directory, |one| join(&process.directory, one));
             }
@@ -103,38 +75,26 @@ fn files(reading: &Reading<'_>) -> Vec<String> {
             _ => {}
         }
     }
-    files.truncate(256);
+    files.truncate(ENTRIES_MAX);
     files.iter().map(|file| join(&directory, file)).collect()
 }
 
 impl Haproxy {
-    fn file(&mut self, reading: &mut Reading<'_>, path: &str) {
-        let Some(text) = reading.text(path) else { return };
-        let mut kind = String::new();
-        for (line, content) in text.lines().enumerate() {
-            let before_comment = content.split(" #").next().unwrap_or(content);
-            let words = words(before_comment, Some('#'));
-            let Some((first, values)) = words.split_first() else { continue };
-            let at = place(path, line);
-            if is_section(first) {
-                kind.clone_from(first);
-                self.open(first, values, &at);
-                continue;
+    fn line(&mut self, line: &Line<'_>) {
+        let Some(kind) = line.section.first() else { return };
+        let (name, values, at) = (line.name, line.values, &line.at);
+        match (kind.as_str(), self.sections.last_mut(), self.defaults.last_mut()) {
+            _ if line.opens => self.open(kind, values, at),
+            ("global", ..) => self.global.set(Level::Main, name, values, at),
+            ("defaults", _, Some((_, settings))) => set(settings, name, values, at),
+            ("frontend" | "listen", Some(section), _) if name == "bind" => section.bind(values, at),
+            ("backend" | "listen", Some(section), _) if name == "server" => {
+                section.server(values, at);
             }
-            match kind.as_str() {
-                "global" => self.global.set(first, values, &at),
-                "defaults" => {
-                    if let Some((_, settings)) = self.defaults.last_mut() {
-                        settings.set(first, values, &at);
-                    }
-                }
-                "frontend" | "backend" | "listen" => {
-                    if let Some(section) = self.sections.last_mut() {
-                        section.set(first, values, &at);
-                    }
-                }
-                _ => {}
+            ("frontend" | "backend" | "listen", Some(section), _) => {
+                set(&mut section.settings, name, values, at);
             }
+            _ => {}
         }
     }
 
@@ -144,19 +104,16 @@ impl Haproxy {
         let from = from.and_then(|at| values.get(at + 1));
         let parent = match from {
             Some(from) => self.defaults.iter().rev().find(|(name, _)| name == from),
-            None => self.defaults.last(),
+            // Other `defaults` start anew.
+            None => self.defaults.last().filter(|_| kind != "defaults"),
         };
-        let inherited = parent.map(|(_, settings)| settings.clone()).unwrap_or_default();
+        let new = || Settings::new(Program::Haproxy);
+        let settings = parent.map_or_else(new, |(_, settings)| settings.clone());
         match kind {
-            // A new one starts anew, unless it is told from which.
-            "defaults" if self.defaults.len() < 256 => {
-                let settings = if from.is_some() { inherited } else { Settings::default() };
-                self.defaults.push((name, settings));
-            }
+            "defaults" if self.defaults.len() < ENTRIES_MAX => self.defaults.push((name, settings)),
             "frontend" | "backend" | "listen" if self.sections.len() < 1_024 => {
                 let (binds, servers) = (Vec::new(), Vec::new());
-                let kind = kind.to_owned();
-                let mut section = Section { kind, name, settings: inherited, binds, servers };
+                let mut section = Section { name, settings, binds, servers };
                 // An old form has the address behind the name.
                 if let Some(on) = values.get(1).filter(|on| on.contains(':')) {
                     section.bind(std::slice::from_ref(on), at);
@@ -168,254 +125,154 @@ impl Haproxy {
     }
 
     fn fill(self, reading: &Reading<'_>, config: &mut ServerConfig) {
-        let Self { global, sections, .. } = self;
-        config.workers.clone_from(&global.maxconn);
-        config.buffers =
-            Some(global.buffers).filter(|one| one.receive.is_some() || one.send.is_some());
-        for section in sections {
-            let settings = &section.settings;
-            let listens_max = global.maxconn.clone();
+        config.workers = self.global.get(Field::Workers);
+        config.buffers = self.global.buffers();
+        for Section { name, settings, binds, servers } in self.sections {
             let left = ENTRIES_MAX.saturating_sub(config.listens.len());
-            for bind in section.binds.iter().take(left) {
+            for (on, bind) in binds.into_iter().take(left) {
                 // Without a backlog, HAProxy asks for as many as it may have connections.
-                let maxconn = settings.maxconn.clone().or_else(|| bind.maxconn.clone());
-                let workers = maxconn.or_else(|| listens_max.clone());
-                let backlog = bind.backlog.clone().or_else(|| settings.backlog.clone());
+                let workers = settings.get(Field::Workers).or_else(|| bind.get(Field::Workers));
+                let workers = workers.or_else(|| config.workers.clone());
+                let backlog = bind.get(Field::Backlog).or_else(|| settings.get(Field::Backlog));
                 config.listens.push(Listen {
-                    on: bind.on.clone(),
+                    on,
                     backlog: backlog.or_else(|| workers.clone()),
-                    section: Some(section.name.clone()),
-                    keepalive_timeout_s: settings.idle_of_clients(),
-                    tcp_keepalive_s: settings.probes_of_clients(reading),
+                    section: Some(name.clone()),
+                    keepalive_timeout_s: idle_of_clients(&settings),
+                    tcp_keepalive_s: probes_of_clients(&settings, reading),
                     workers,
-                    request_timeout_s: settings.request.clone(),
+                    request_timeout_s: settings.get(Field::RequestTimeout),
                     buffers: None,
                 });
             }
-            if section.servers.is_empty() || config.upstreams.len() >= ENTRIES_MAX {
+            if servers.is_empty() || config.upstreams.len() >= ENTRIES_MAX {
                 continue;
             }
+            let connect_timeout_s: Option<Sourced<f64>> = settings.get(Field::ConnectTimeout);
             config.upstreams.push(Upstream {
-                name: section.name.clone(),
-                servers: section.servers.clone(),
-                idle_connections: settings.pool_max.clone(),
+                name,
+                servers,
+                idle_connections: settings.get(Field::IdleConnections),
                 // It closes idle connections by demand, not after a time.
                 idle_timeout_s: None,
-                requests_per_connection: settings.pool_requests.clone(),
-                reuses: settings.reuses(reading),
+                requests_per_connection: settings.get(Field::RequestsPerConnection),
+                reuses: reuses(&settings, reading),
                 fastcgi: false,
-                connect_timeout_s: settings.connect.clone(),
-                queue_timeout_s: settings.queue.clone().or_else(|| settings.connect.clone()),
-                response_timeout_s: settings.server.clone(),
-                probes: settings.server_probes.clone().or_else(|| reading.default(false)),
+                queue_timeout_s: settings
+                    .get(Field::QueueTimeout)
+                    .or_else(|| connect_timeout_s.clone()),
+                connect_timeout_s,
+                response_timeout_s: settings.get(Field::ResponseTimeout),
+                probes: reading.value(&settings, Field::Probes),
             });
         }
-        let shortest = config.listens.iter().filter_map(|one| one.keepalive_timeout_s.clone());
-        config.keepalive_timeout_s =
-            shortest.min_by(|one, other| one.value.total_cmp(&other.value));
-    }
-}
-
-fn is_section(word: &str) -> bool {
-    let others = [
-        "global",
-        "defaults",
-        "frontend",
-        "backend",
-        "listen",
-        "peers",
-        "resolvers",
-        "userlist",
-        "cache",
-        "mailers",
-        "program",
-        "ring",
-        "http-errors",
-        "fcgi-app",
-        "log-forward",
-        "crt-store",
-        "traces",
-        "log-profile",
-        "acme",
-    ];
-    others.contains(&word)
-}
-
-fn number(values: &[String], at: &ConfigPosition) -> Option<Sourced<u64>> {
-    Some(Sourced { value: count(values.first()?)?, at: at.clone() })
-}
-
-/// The value behind a word of a line: `backlog 512`.
-fn behind<'v>(values: &'v [String], name: &str) -> Option<&'v [String]> {
-    let at = values.iter().position(|one| one == name)?;
-    values.get(at + 1..)
-}
-
-impl Global {
-    fn set(&mut self, name: &str, values: &[String], at: &ConfigPosition) {
-        match name {
-            "maxconn" => self.maxconn = number(values, at),
-            "tune.rcvbuf.client" => self.buffers.receive = number(values, at),
-            "tune.sndbuf.client" => self.buffers.send = number(values, at),
-            _ => {}
-        }
+        let times = config.listens.iter().map(|one| one.keepalive_timeout_s.clone());
+        config.keepalive_timeout_s = shortest(times);
     }
 }
 
 impl Section {
-    fn set(&mut self, name: &str, values: &[String], at: &ConfigPosition) {
-        match name {
-            "bind" if self.kind != "backend" => self.bind(values, at),
-            "server" if self.kind != "frontend" => {
-                if let Some(server) = values.get(1).and_then(|one| target(one, "localhost"))
-                    && self.servers.len() < 256
-                {
-                    self.servers.push(clipped(&server));
-                }
-                self.settings.server_options(values.get(2..).unwrap_or_default(), at);
+    fn bind(&mut self, values: &[String], at: &ConfigPosition) {
+        let Some((addresses, options)) = values.split_first() else { return };
+        let mut settings = Settings::new(Program::Haproxy);
+        settings.options(Level::Listen, options, at);
+        for on in addresses.split(',').filter_map(|on| target(on, "0.0.0.0")) {
+            if self.binds.len() < ENTRIES_MAX {
+                self.binds.push((clipped(&on), settings.clone()));
             }
-            _ => self.settings.set(name, values, at),
         }
     }
 
-    fn bind(&mut self, values: &[String], at: &ConfigPosition) {
-        let Some((addresses, options)) = values.split_first() else { return };
-        for on in addresses.split(',') {
-            let Some(on) = target(on, "0.0.0.0") else { continue };
-            let option = |name: &str| number(behind(options, name)?, at);
-            let (backlog, maxconn) = (option("backlog"), option("maxconn"));
-            if self.binds.len() < 256 {
-                self.binds.push(Bind { on: clipped(&on), backlog, maxconn });
-            }
+    fn server(&mut self, values: &[String], at: &ConfigPosition) {
+        if let Some(server) = values.get(1).and_then(|one| target(one, "localhost"))
+            && self.servers.len() < ENTRIES_MAX
+        {
+            self.servers.push(clipped(&server));
         }
+        self.settings.options(Level::Upstream, values.get(2..).unwrap_or_default(), at);
     }
 }
 
 /// An address with a port, or the path of a Unix socket.
 fn target(text: &str, any: &str) -> Option<String> {
-    if let Some(path) = text.strip_prefix("unix@") {
+    if let Some(path) = text.strip_prefix("unix@").or(Some(text).filter(|it| it.starts_with('/'))) {
         return Some(path.to_owned());
     }
-    if text.starts_with('/') {
-        return Some(text.to_owned());
-    }
-    if text.starts_with("quic") || text.starts_with("fd@") || text.starts_with("abns@") {
+    if ["quic", "fd@", "abns@"].iter().any(|other| text.starts_with(other)) {
         return None;
     }
     let text = text.strip_prefix("ipv4@").unwrap_or(text);
-    let (text, any) = match text.strip_prefix("ipv6@") {
-        Some(rest) => (rest, "[::]"),
-        None => (text, any),
-    };
+    let (text, any) = text.strip_prefix("ipv6@").map_or((text, any), |rest| (rest, "[::]"));
     address(text, any, None)
 }
 
-impl Settings {
-    fn set(&mut self, name: &str, values: &[String], at: &ConfigPosition) {
-        let (name, values, is_on) = match (name, values.split_first()) {
-            ("no", Some((name, values))) => (name.as_str(), values, false),
-            _ => (name, values, true),
-        };
-        let first = values.first().map_or("", String::as_str);
-        match name {
-            "mode" => self.is_http = first == "http",
-            "backlog" => self.backlog = number(values, at),
-            "maxconn" => self.maxconn = number(values, at),
-            "timeout" => {
-                let time = values.get(1).and_then(|time| seconds(time, 1e-3));
-                let time = time.map(|value| Sourced { value, at: at.clone() });
-                match first {
-                    "client" => self.client = time,
-                    "http-request" => self.request = time,
-                    "http-keep-alive" => self.keepalive = time,
-                    "connect" => self.connect = time,
-                    "server" => self.server = time,
-                    "queue" => self.queue = time,
-                    _ => {}
-                }
+/// Takes a directive of a section.
+fn set(settings: &mut Settings, name: &str, values: &[String], at: &ConfigPosition) {
+    let (name, values, is_on) = match (name, values.split_first()) {
+        ("no", Some((name, values))) => (name.as_str(), values, false),
+        _ => (name, values, true),
+    };
+    match (name, values.split_first()) {
+        ("timeout", Some((which, values))) => {
+            settings.set(Level::Section, &format!("timeout {which}"), values, at);
+        }
+        // It ends the two others.
+        ("option", Some((which, _))) if which == "http-keep-alive" && is_on => {
+            settings.remove(Field::Closes);
+            settings.remove(Field::ClosesServer);
+        }
+        ("option", Some((which, _))) => {
+            let both = ["clitcpka".to_owned(), "srvtcpka".to_owned()];
+            let which = if which == "tcpka" { &both } else { std::slice::from_ref(which) };
+            let value = if is_on { "on" } else { "off" }.to_owned();
+            for which in which {
+                let name = format!("option {which}");
+                settings.set(Level::Section, &name, std::slice::from_ref(&value), at);
             }
-            "http-reuse" => {
-                self.reuse = Some(Sourced { value: clipped(first), at: at.clone() });
-            }
-            "clitcpka-idle" => {
-                let time = seconds(first, 1.0);
-                self.client_probes_idle = time.map(|value| Sourced { value, at: at.clone() });
-            }
-            "option" => {
-                let set = Some(Sourced { value: is_on, at: at.clone() });
-                match first {
-                    "httpclose" => self.closes = set,
-                    "http-server-close" => self.closes_server = set,
-                    // It ends the two others.
-                    "http-keep-alive" if is_on => {
-                        self.closes = None;
-                        self.closes_server = None;
-                    }
-                    "clitcpka" => self.client_probes = set,
-                    "srvtcpka" => self.server_probes = set,
-                    "tcpka" => {
-                        self.client_probes.clone_from(&set);
-                        self.server_probes = set;
-                    }
-                    _ => {}
-                }
-            }
-            "default-server" => self.server_options(values, at),
-            _ => {}
         }
+        ("default-server", _) => settings.options(Level::Upstream, values, at),
+        _ => settings.set(Level::Section, name, values, at),
     }
+}
 
-    fn server_options(&mut self, values: &[String], at: &ConfigPosition) {
-        if let Some(values) = behind(values, "pool-max-conn") {
-            // -1 is no limit.
-            self.pool_max = number(values, at);
-            self.no_pool = self.pool_max.as_ref().is_some_and(|max| max.value == 0);
-        }
-        if let Some(values) = behind(values, "max-reuse") {
-            self.pool_requests = number(values, at);
-        }
-    }
+fn is_http(settings: &Settings) -> bool {
+    settings.plain::<String>(Field::Mode).is_some_and(|mode| mode == "http")
+}
 
-    /// After which time an idle connection of a client is closed.
-    fn idle_of_clients(&self) -> Option<Sourced<f64>> {
-        if !self.is_http {
-            return self.client.clone();
-        }
-        if let Some(closes) = self.closes.as_ref().filter(|closes| closes.value) {
-            return Some(Sourced { value: 0.0, at: closes.at.clone() });
-        }
-        let time = self.keepalive.clone().or_else(|| self.request.clone());
-        time.or_else(|| self.client.clone())
+/// After which time an idle connection of a client is closed.
+fn idle_of_clients(settings: &Settings) -> Option<Sourced<f64>> {
+    let client = || settings.get(Field::Client);
+    if !is_http(settings) {
+        return client();
     }
+    if let Some(closes) = settings.get(Field::Closes).filter(|closes| closes.value) {
+        return Some(Sourced { value: 0.0, at: closes.at });
+    }
+    let time = settings.get(Field::KeepaliveTimeout);
+    time.or_else(|| settings.get(Field::RequestTimeout)).or_else(client)
+}
 
-    fn probes_of_clients(&self, reading: &Reading<'_>) -> Option<Sourced<f64>> {
-        let Some(probes) = &self.client_probes else { return reading.default(0.0) };
-        if !probes.value {
-            return Some(Sourced { value: 0.0, at: probes.at.clone() });
-        }
-        let kernel = reading.process.kernel_keepalive_s;
-        let kernel = Sourced { value: kernel, at: probes.at.clone() };
-        Some(self.client_probes_idle.clone().unwrap_or(kernel))
-    }
+fn probes_of_clients(settings: &Settings, reading: &Reading<'_>) -> Option<Sourced<f64>> {
+    let Some(probes) = settings.get(Field::ClientProbes) else {
+        return reading.preset(Field::TcpKeepalive);
+    };
+    let kernel = Sourced { value: reading.process.kernel_keepalive_s, at: probes.at.clone() };
+    let none = Sourced { value: 0.0, at: probes.at };
+    let on = settings.get(Field::TcpKeepalive).unwrap_or(kernel);
+    Some(if probes.value { on } else { none })
+}
 
-    /// Whether connections to servers serve more than one request.
-    fn reuses(&self, reading: &Reading<'_>) -> Option<Sourced<bool>> {
-        if !self.is_http {
-            return None;
-        }
-        let closing = [&self.closes, &self.closes_server].into_iter().flatten();
-        if let Some(closes) = closing.into_iter().find(|closes| closes.value) {
-            return Some(Sourced { value: false, at: closes.at.clone() });
-        }
-        if self.no_pool
-            && let Some(max) = &self.pool_max
-        {
-            return Some(Sourced { value: false, at: max.at.clone() });
-        }
-        match &self.reuse {
-            Some(reuse) => Some(Sourced { value: reuse.value != "never", at: reuse.at.clone() }),
-            // `safe` since version 2.0; before, none.
-            None => reading.default(reading.is_at_least([2, 0, 0]).unwrap_or(true)),
-        }
+/// Whether connections to servers serve more than one request.
+fn reuses(settings: &Settings, reading: &Reading<'_>) -> Option<Sourced<bool>> {
+    if !is_http(settings) {
+        return None;
     }
+    let closing = [Field::Closes, Field::ClosesServer].map(|field| settings.get(field));
+    let closing = closing.into_iter().flatten().find(|closes| closes.value);
+    let no_pool = settings.get(Field::IdleConnections).filter(|max: &Sourced<u64>| max.value == 0);
+    if let Some(at) = closing.map(|one| one.at).or_else(|| no_pool.map(|one| one.at)) {
+        return Some(Sourced { value: false, at });
+    }
+    let reuse: Sourced<String> = reading.value(settings, Field::HttpReuse)?;
+    Some(Sourced { value: reuse.value != "never", at: reuse.at })
 }

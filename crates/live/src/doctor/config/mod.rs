@@ -1,23 +1,30 @@
 //! The configuration of a server that runs on the machine, in one shape for all programs.
 //!
-//! Each program's own file is read in a file of its own; rules see this shape alone. The parsers
-//! have no file system: the caller gives them the text of files by path ([`Files`]).
+//! Rules see this shape alone. A configuration is read in three steps: `lines` and `blocks` split the text of
+//! files, the table of `directives` says what each word sets and what holds without it, and a file per program has
+//! what fits no row. None of them has a file system: the caller gives them the text of files by path ([`Files`]).
 //!
 //! A default of a program is given only if every file of its configuration was read: a file that
 //! could not be read may set another value.
 
 mod apache;
+pub(super) mod apps;
+mod blocks;
+mod directives;
 mod haproxy;
+mod lines;
 mod mariadb;
 mod nginx;
-mod nginx_tree;
 mod php_fpm;
 mod reading;
 mod redis;
+mod settings;
+mod values;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use apps::App;
 pub use reading::{Files, Process};
 
 /// Addresses, groups of servers, or servers of one group, at most.
@@ -36,6 +43,7 @@ pub fn read(program: Program, process: &Process, files: &mut dyn Files) -> Serve
         Program::Haproxy => haproxy::read(&mut reading),
         Program::PhpFpm => php_fpm::read(&mut reading),
         Program::Mariadb => mariadb::read(&mut reading),
+        Program::App(app) => apps::read(&mut reading, app),
     };
     config.listens.truncate(ENTRIES_MAX);
     config.upstreams.truncate(ENTRIES_MAX);
@@ -64,11 +72,27 @@ pub enum Program {
     PhpFpm,
     /// `MariaDB` or `MySQL`.
     Mariadb,
+    /// An application server behind one of these.
+    #[serde(untagged)]
+    App(App),
 }
 
 impl Program {
-    pub const ALL: [Self; 6] =
-        [Self::Nginx, Self::Apache, Self::Redis, Self::Haproxy, Self::PhpFpm, Self::Mariadb];
+    pub const ALL: [Self; 13] = [
+        Self::Nginx,
+        Self::Apache,
+        Self::Redis,
+        Self::Haproxy,
+        Self::PhpFpm,
+        Self::Mariadb,
+        Self::App(App::Gunicorn),
+        Self::App(App::Uvicorn),
+        Self::App(App::Hypercorn),
+        Self::App(App::Node),
+        Self::App(App::Puma),
+        Self::App(App::Tomcat),
+        Self::App(App::Jetty),
+    ];
 
     /// Its name in a sentence.
     pub fn name(self) -> &'static str {
@@ -79,6 +103,7 @@ impl Program {
             Self::Haproxy => "HAProxy",
             Self::PhpFpm => "PHP-FPM",
             Self::Mariadb => "MariaDB",
+            Self::App(app) => app.name(),
         }
     }
 }

@@ -2,50 +2,37 @@
 
 use std::collections::BTreeMap;
 
-use super::nginx_tree::{Directive, Tree};
-use super::reading::{
-    Reading, address, clipped, count, folder, join, option, seconds, size, switch,
-};
-use super::{Buffers, ENTRIES_MAX, Listen, ServerConfig, Sourced, Upstream};
+use super::blocks::{Directive, Tree};
+use super::directives::{Field, Level};
+use super::reading::{Reading, address, clipped, count, folder, join, option, seconds, shortest};
+use super::settings::Settings;
+use super::{ENTRIES_MAX, Listen, Program, ServerConfig, Sourced, Upstream};
 
 /// Configuration files as Debian, Red Hat, Alpine and the official image have it, and as a build
 /// from source has it.
 const FILES: [&str; 3] =
     ["/etc/nginx/nginx.conf", "/usr/local/nginx/conf/nginx.conf", "/opt/nginx/conf/nginx.conf"];
 
-/// nginx asks for this backlog on Linux.
-const BACKLOG: u64 = 511;
-
-/// Since this version, nginx keeps connections to upstreams without being told to.
-const KEEPS_UPSTREAMS: [u64; 3] = [1, 29, 7];
-
 pub(super) fn read(reading: &mut Reading<'_>) -> ServerConfig {
-    let mut config = reading.config();
+    let config = reading.config();
     let arguments = arguments(&reading.process.arguments);
-    let prefix = option(&arguments, "-p").unwrap_or_else(|| "/etc/nginx".to_owned());
-    let prefix = join(&reading.process.directory, &prefix);
+    let moved = option(&arguments, "-p");
+    let prefix = join(&reading.process.directory, moved.as_deref().unwrap_or("/etc/nginx"));
     let file = match option(&arguments, "-c") {
-        Some(file) => join(&prefix, &file),
-        None => match option(&arguments, "-p").map(|_| join(&prefix, "conf/nginx.conf")) {
-            // The path that is compiled in may be absolute: then `-p` does not move it.
-            Some(own) => match reading.first_of(&[own.as_str(), FILES[0]]) {
-                Some(file) => file,
-                None => return config,
-            },
-            None => match reading.first_of(&FILES) {
-                Some(file) => file,
-                None => return config,
-            },
-        },
+        Some(file) => Some(join(&prefix, &file)),
+        // The path that is compiled in may be absolute: then `-p` does not move it.
+        None if moved.is_some() => reading.first_of(&[&join(&prefix, "conf/nginx.conf"), FILES[0]]),
+        None => reading.first_of(&FILES),
     };
-    let command_line = reading.command_line().file;
+    let Some(file) = file else { return config };
+    let command_line = reading.command_line();
     let mut tree = Tree::new(reading, folder(&file).to_owned());
     let mut all = tree.file(&file, 0);
     if let Some(directives) = option(&arguments, "-g") {
-        all.extend(tree.text(&command_line, &(directives + ";"), 0, false));
+        let given = tree.text(&command_line.file, &(directives + ";"), 0).into_iter();
+        all.extend(given.map(|one| Directive { at: command_line.clone(), ..one }));
     }
-    Nginx { reading, config: &mut config, groups: Vec::new(), maps: BTreeMap::new() }.main(&all);
-    config
+    Nginx { reading, config, groups: Vec::new(), maps: BTreeMap::new() }.main(&all)
 }
 
 /// The arguments of nginx; a main process shows them in its title, joined by blanks.
@@ -70,165 +57,107 @@ fn arguments(arguments: &[String]) -> Vec<String> {
     all
 }
 
-/// What a level of the configuration inherits from the level around it.
-#[derive(Clone, Default)]
-struct Level {
-    keepalive_timeout: Option<Sourced<f64>>,
-    keepalive_requests: Option<Sourced<u64>>,
-    http_version: Option<Sourced<String>>,
-    /// `proxy_set_header Connection` of the nearest level that sets any header: of others, none is
-    /// inherited.
-    connection: Option<Sourced<String>>,
-    connect_timeout: Option<Sourced<f64>>,
-    read_timeout: Option<Sourced<f64>>,
-    proxy_probes: Option<Sourced<bool>>,
-    fastcgi_keep: Option<Sourced<bool>>,
-    fastcgi_connect_timeout: Option<Sourced<f64>>,
-    fastcgi_read_timeout: Option<Sourced<f64>>,
-}
-
-impl Level {
-    /// This level inside itself: its own directives, in whatever order, over what it inherits.
-    fn with(&self, directives: &[Directive]) -> Self {
-        let mut level = self.clone();
-        let sets_headers = |one: &Directive| one.name == "proxy_set_header";
-        if directives.iter().any(sets_headers) {
-            level.connection = None;
-        }
-        for one in directives {
-            let first = one.first();
-            let time = || sourced(one, seconds(first, 1.0));
-            match one.name.as_str() {
-                "keepalive_timeout" => put(&mut level.keepalive_timeout, time()),
-                "keepalive_requests" => {
-                    put(&mut level.keepalive_requests, sourced(one, count(first)));
-                }
-                "proxy_http_version" => {
-                    put(&mut level.http_version, sourced(one, Some(first.to_owned())));
-                }
-                "proxy_set_header" if first.eq_ignore_ascii_case("connection") => {
-                    let value = one.arguments.get(1).cloned().unwrap_or_default();
-                    put(&mut level.connection, sourced(one, Some(value)));
-                }
-                "proxy_connect_timeout" => put(&mut level.connect_timeout, time()),
-                "proxy_read_timeout" => put(&mut level.read_timeout, time()),
-                "proxy_socket_keepalive" => {
-                    put(&mut level.proxy_probes, sourced(one, switch(first)));
-                }
-                "fastcgi_keep_conn" => put(&mut level.fastcgi_keep, sourced(one, switch(first))),
-                "fastcgi_connect_timeout" => put(&mut level.fastcgi_connect_timeout, time()),
-                "fastcgi_read_timeout" => put(&mut level.fastcgi_read_timeout, time()),
-                _ => {}
+/// A level inside another: its own directives, in whatever order, over what it inherits.
+fn level(around: &Settings, directives: &[Directive]) -> Settings {
+    let mut level = around.clone();
+    // Of headers, none is inherited where a level sets any.
+    if directives.iter().any(|one| one.name == "proxy_set_header") {
+        level.remove(Field::Connection);
+    }
+    for one in directives {
+        match (one.name.as_str(), one.arguments.split_first()) {
+            ("proxy_set_header", Some((header, value))) => {
+                let name = format!("proxy_set_header {}", header.to_ascii_lowercase());
+                level.set(Level::Section, &name, value, &one.at);
             }
+            (name, _) => level.set(Level::Section, name, &one.arguments, &one.at),
         }
-        level
     }
+    level
 }
 
-fn put<T>(slot: &mut Option<T>, value: Option<T>) {
-    if value.is_some() {
-        *slot = value;
+/// What directives set on a level that inherits nothing.
+fn own<'d>(on: Level, directives: impl Iterator<Item = &'d Directive>) -> Settings {
+    let mut own = Settings::new(Program::Nginx);
+    for one in directives {
+        own.set(on, &one.name, &one.arguments, &one.at);
     }
-}
-
-fn sourced<T>(directive: &Directive, value: Option<T>) -> Option<Sourced<T>> {
-    Some(Sourced { value: value?, at: directive.at.clone() })
-}
-
-/// An `upstream` block.
-struct Group {
-    name: String,
-    servers: Vec<String>,
-    idle: Option<Sourced<u64>>,
-    idle_timeout: Option<Sourced<f64>>,
-    requests: Option<Sourced<u64>>,
+    own
 }
 
 struct Nginx<'r, 'a> {
     reading: &'r Reading<'a>,
-    config: &'r mut ServerConfig,
-    groups: Vec<Group>,
+    config: ServerConfig,
+    /// `upstream` blocks.
+    groups: Vec<Upstream>,
     /// By variable: the value of an ordinary request, whose `$http_upgrade` is empty.
     maps: BTreeMap<String, String>,
 }
 
 impl Nginx<'_, '_> {
-    fn main(&mut self, all: &[Directive]) {
+    fn main(mut self, all: &[Directive]) -> ServerConfig {
         self.workers(all);
-        let mut http = Level::default();
+        let nothing = Settings::new(Program::Nginx);
+        let mut http = nothing.clone();
         for one in all.iter().filter(|one| one.name == "http" || one.name == "stream") {
             let is_http = one.name == "http";
-            self.groups.clear();
-            for inside in &one.inside {
-                match inside.name.as_str() {
-                    "upstream" if self.groups.len() < ENTRIES_MAX => self.group(inside, is_http),
-                    "map" => self.map(inside),
-                    _ => {}
-                }
-            }
-            let level = Level::default().with(&one.inside);
-            if is_http {
-                http = level.clone();
-            }
-            for server in one.inside.iter().filter(|inside| inside.name == "server") {
-                let level = level.with(&server.inside);
+            let groups = one.all("upstream").take(ENTRIES_MAX);
+            self.groups = groups.map(|block| self.group(block, is_http)).collect();
+            one.all("map").for_each(|block| self.map(block));
+            let around = level(&nothing, &one.inside);
+            for server in one.all("server") {
+                let level = level(&around, &server.inside);
                 self.server(server, &level, is_http);
                 self.targets(&server.inside, &level, is_http);
             }
+            if is_http {
+                http = around;
+            }
         }
-        let listens = self.config.listens.iter();
-        self.config.keepalive_timeout_s = listens
-            .filter_map(|one| one.keepalive_timeout_s.clone())
-            .min_by(|one, other| one.value.total_cmp(&other.value))
-            // A file without a server: what its servers will inherit.
-            .or(http.keepalive_timeout);
-        let requests = self.config.keepalive_requests.take();
-        self.config.keepalive_requests = requests.or(http.keepalive_requests);
+        let mut config = self.config;
+        let times = config.listens.iter().map(|one| one.keepalive_timeout_s.clone());
+        // A file without a server: what its servers will inherit.
+        let timeout = shortest(times).or_else(|| http.get(Field::KeepaliveTimeout));
+        config.keepalive_timeout_s = timeout;
+        let requests = config.keepalive_requests.take();
+        config.keepalive_requests = requests.or_else(|| http.get(Field::KeepaliveRequests));
+        config
     }
 
     /// Connections of all processes: `worker_processes` × `worker_connections`.
     fn workers(&mut self, all: &[Directive]) {
-        let processes = all.iter().rev().find(|one| one.name == "worker_processes");
-        let processes = match processes.map(Directive::first) {
+        let events = all.iter().filter(|one| one.name == "events").flat_map(|one| &one.inside);
+        let events = own(Level::Main, events);
+        let processes = own(Level::Main, all.iter()).plain::<String>(Field::Processes);
+        let processes = match processes.as_deref() {
             None => Some(1),
             Some("auto") => Some(self.reading.process.cpus).filter(|&cpus| cpus > 0),
             Some(number) => count(number),
         };
-        let events = all.iter().filter(|one| one.name == "events").flat_map(|one| &one.inside);
-        let connections = events
-            .filter(|one| one.name == "worker_connections")
-            .find_map(|one| sourced(one, count(one.first())));
-        let connections = connections.or_else(|| self.reading.default(512));
+        let connections: Option<Sourced<u64>> = self.reading.value(&events, Field::Workers);
         self.config.workers = processes.zip(connections).and_then(|(processes, connections)| {
             let value = processes.checked_mul(connections.value)?;
             Some(Sourced { value, at: connections.at })
         });
     }
 
-    fn group(&mut self, block: &Directive, is_http: bool) {
-        let own = |name: &str| block.inside.iter().rev().find(|one| one.name == name);
-        let keeps = self.reading.is_at_least(KEEPS_UPSTREAMS) == Some(true) && is_http;
-        let idle = own("keepalive").and_then(|one| sourced(one, count(one.first())));
-        let idle = idle.or_else(|| if keeps { self.reading.default(32) } else { None });
-        let idle = idle.filter(|idle| idle.value > 0);
+    fn group(&self, block: &Directive, is_http: bool) -> Upstream {
+        let own = own(Level::Upstream, block.inside.iter());
+        let idle = own.get(Field::IdleConnections);
+        let idle = idle.or_else(|| self.reading.preset(Field::IdleConnections).filter(|_| is_http));
+        let idle = idle.filter(|idle: &Sourced<u64>| idle.value > 0);
         let keeps = idle.is_some();
-        let time = own("keepalive_timeout").and_then(|one| sourced(one, seconds(one.first(), 1.0)));
-        let requests = own("keepalive_requests").and_then(|one| sourced(one, count(one.first())));
-        let requests =
-            requests.or_else(|| self.reading.default(self.requests_default()).filter(|_| keeps));
-        let servers = block.inside.iter().filter(|one| one.name == "server");
-        self.groups.push(Group {
+        let requests = own.get(Field::RequestsPerConnection);
+        let preset = || self.reading.preset(Field::RequestsPerConnection).filter(|_| keeps);
+        let servers = block.all("server").filter_map(|one| server_address(one.first()));
+        Upstream {
             name: clipped(block.first()),
-            servers: servers.filter_map(|one| server_address(one.first())).take(256).collect(),
-            idle,
-            idle_timeout: time.or_else(|| self.reading.default(60.0)).filter(|_| keeps),
-            requests,
-        });
-    }
-
-    /// `keepalive_requests` if nothing sets it: 100 before nginx 1.19.10.
-    fn requests_default(&self) -> u64 {
-        if self.reading.is_at_least([1, 19, 10]) == Some(false) { 100 } else { 1_000 }
+            servers: servers.take(ENTRIES_MAX).collect(),
+            idle_connections: idle,
+            idle_timeout_s: self.reading.value(&own, Field::IdleTimeout).filter(|_| keeps),
+            requests_per_connection: requests.or_else(preset),
+            ..Upstream::default()
+        }
     }
 
     /// A `map` from `$http_upgrade`, by which `Connection` is often set.
@@ -245,100 +174,84 @@ impl Nginx<'_, '_> {
         self.maps.insert(target.clone(), value.to_owned());
     }
 
-    fn server(&mut self, server: &Directive, level: &Level, is_http: bool) {
-        let timeout = level.keepalive_timeout.clone().or_else(|| self.reading.default(75.0));
-        let timeout = timeout.filter(|_| is_http);
+    fn server(&mut self, server: &Directive, level: &Settings, is_http: bool) {
+        let timeout = self.reading.value(level, Field::KeepaliveTimeout).filter(|_| is_http);
         if is_http && self.config.keepalive_requests.is_none() {
-            let requests = level.keepalive_requests.clone();
-            self.config.keepalive_requests =
-                requests.or_else(|| self.reading.default(self.requests_default()));
+            self.config.keepalive_requests = self.reading.value(level, Field::KeepaliveRequests);
         }
-        let mut any = false;
-        for one in server.inside.iter().filter(|one| one.name == "listen") {
-            any = true;
-            if one.arguments.iter().any(|argument| argument == "quic" || argument == "udp") {
-                continue;
-            }
+        for one in server.all("listen") {
             let first = one.first();
             let on = match first.strip_prefix("unix:") {
                 Some(path) => Some(path.to_owned()),
                 None => address(first, "0.0.0.0", Some(80)),
             };
-            if let Some(on) = on {
+            let is_tcp = !one.arguments.iter().any(|one| one == "quic" || one == "udp");
+            if let Some(on) = on.filter(|_| is_tcp) {
                 self.listen(clipped(&on), Some(one), timeout.clone());
             }
         }
-        if !any && is_http && self.reading.default(()).is_some() {
+        let none = server.all("listen").next().is_none();
+        if none && is_http && self.reading.default(()).is_some() {
             self.listen("0.0.0.0:80".to_owned(), None, timeout);
         }
     }
 
     /// One address; several servers may share it, of which only one may set its parameters.
     fn listen(&mut self, on: String, by: Option<&Directive>, timeout: Option<Sourced<f64>>) {
+        let kernel = self.reading.process.kernel_keepalive_s;
+        let known = self.config.listens.iter().position(|listen| listen.on == on);
         if self.config.listens.len() >= ENTRIES_MAX {
             return;
         }
-        let known = self.config.listens.iter().position(|listen| listen.on == on);
         let index = known.unwrap_or_else(|| {
-            let backlog = self.reading.default(BACKLOG);
+            let backlog = self.reading.preset(Field::Backlog);
             let tcp_keepalive_s = self.reading.default(0.0).filter(|_| !on.starts_with('/'));
             self.config.listens.push(Listen { on, backlog, tcp_keepalive_s, ..Listen::default() });
             self.config.listens.len() - 1
         });
-        let kernel = self.reading.process.kernel_keepalive_s;
         let Some(listen) = self.config.listens.get_mut(index) else { return };
         let known = listen.keepalive_timeout_s.take();
-        listen.keepalive_timeout_s = match (known, timeout) {
-            (Some(known), Some(own)) if own.value < known.value => Some(own),
-            (known, own) => known.or(own),
-        };
+        listen.keepalive_timeout_s = shortest([known, timeout].into_iter());
         let Some(by) = by else { return };
-        for parameter in by.arguments.iter().skip(1) {
-            let Some((name, value)) = parameter.split_once('=') else { continue };
-            match name {
-                // A negative one is the kernel's own limit.
-                "backlog" => listen.backlog = sourced(by, count(value)),
-                "rcvbuf" | "sndbuf" => {
-                    let buffers = listen.buffers.get_or_insert_default();
-                    let slot =
-                        if name == "rcvbuf" { &mut buffers.receive } else { &mut buffers.send };
-                    put(slot, sourced(by, size(value)));
-                    let all: &mut Buffers = self.config.buffers.get_or_insert_default();
-                    let all = if name == "rcvbuf" { &mut all.receive } else { &mut all.send };
-                    put(all, sourced(by, size(value)));
-                }
-                "so_keepalive" => {
-                    let time = match value {
-                        "on" => Some(kernel),
-                        "off" => Some(0.0),
-                        _ => match value.split(':').next().unwrap_or_default() {
-                            "" => Some(kernel),
-                            idle => seconds(idle, 1.0),
-                        },
-                    };
-                    put(&mut listen.tcp_keepalive_s, sourced(by, time));
-                }
-                _ => {}
+        let mut own = Settings::new(Program::Nginx);
+        own.parameters(Level::Listen, &by.arguments, &by.at);
+        // A negative one is the kernel's own limit.
+        if by.arguments.iter().any(|one| one.starts_with("backlog=")) {
+            listen.backlog = own.get(Field::Backlog);
+        }
+        if let Some(buffers) = own.buffers() {
+            for all in [&mut listen.buffers, &mut self.config.buffers] {
+                let all = all.get_or_insert_default();
+                all.receive = buffers.receive.clone().or(all.receive.take());
+                all.send = buffers.send.clone().or(all.send.take());
             }
+        }
+        if let Some(Sourced { value, at }) = own.get::<String>(Field::TcpKeepalive) {
+            let time = match (value.as_str(), value.split(':').next()) {
+                ("off", _) => Some(0.0),
+                ("on", _) | (_, None | Some("")) => Some(kernel),
+                (_, Some(idle)) => seconds(idle, 1.0),
+            };
+            let set = time.map(|value| Sourced { value, at });
+            listen.tcp_keepalive_s = set.or(listen.tcp_keepalive_s.take());
         }
     }
 
     /// What requests are passed to, on this level and those inside.
-    fn targets(&mut self, directives: &[Directive], level: &Level, is_http: bool) {
+    fn targets(&mut self, directives: &[Directive], around: &Settings, is_http: bool) {
         for one in directives {
             match one.name.as_str() {
-                "proxy_pass" => self.proxied(one, level, is_http),
-                "fastcgi_pass" => self.fastcgi(one, level),
+                "proxy_pass" => self.proxied(one.first(), around, is_http),
+                "fastcgi_pass" => self.fastcgi(one.first(), around),
                 "location" | "if" | "limit_except" => {
-                    self.targets(&one.inside, &level.with(&one.inside), is_http);
+                    self.targets(&one.inside, &level(around, &one.inside), is_http);
                 }
                 _ => {}
             }
         }
     }
 
-    fn proxied(&mut self, one: &Directive, level: &Level, is_http: bool) {
-        let target = one.first();
+    fn proxied(&mut self, target: &str, level: &Settings, is_http: bool) {
         let (host, port) = match target.split_once("://") {
             Some((scheme, rest)) => (rest, if scheme == "https" { 443 } else { 80 }),
             None if is_http => return,
@@ -348,43 +261,27 @@ impl Nginx<'_, '_> {
             Some(path) => path.split(':').next().unwrap_or(path),
             None => host.split('/').next().unwrap_or(host),
         };
-        let reuses = if is_http { self.reuses(level) } else { None };
+        let response = self.reading.value(level, Field::ResponseTimeout);
         let upstream = Upstream {
-            reuses,
-            connect_timeout_s: level.connect_timeout.clone().or_else(|| self.reading.default(60.0)),
-            response_timeout_s: level
-                .read_timeout
-                .clone()
-                .or_else(|| self.reading.default(60.0))
-                .filter(|_| is_http),
-            probes: level.proxy_probes.clone().or_else(|| self.reading.default(false)),
+            reuses: if is_http { self.reuses(level) } else { None },
+            connect_timeout_s: self.reading.value(level, Field::ConnectTimeout),
+            response_timeout_s: response.filter(|_| is_http),
+            probes: self.reading.value(level, Field::Probes),
             ..Upstream::default()
         };
         self.upstream(host, port, upstream);
     }
 
     /// Whether requests let the connection be reused, and the directive that decides it.
-    fn reuses(&self, level: &Level) -> Option<Sourced<bool>> {
-        let newer = self.reading.is_at_least(KEEPS_UPSTREAMS);
-        let default_version = match newer {
-            Some(true) => self.reading.default("1.1".to_owned()),
-            Some(false) => self.reading.default("1.0".to_owned()),
-            // Not known, and the versions differ.
-            None => None,
+    fn reuses(&self, level: &Settings) -> Option<Sourced<bool>> {
+        let version: Option<Sourced<String>> = self.reading.value(level, Field::HttpVersion);
+        let field: Sourced<String> = self.reading.value(level, Field::Connection)?;
+        let value = match self.maps.get(&field.value) {
+            Some(value) => value,
+            None if field.value.starts_with('$') => return None,
+            None => &field.value,
         };
-        let version = level.http_version.clone().or(default_version);
-        let field = if let Some(field) = &level.connection {
-            let value = match self.maps.get(&field.value) {
-                Some(value) => value.clone(),
-                None if field.value.starts_with('$') => return None,
-                None => field.value.clone(),
-            };
-            Sourced { value, at: field.at.clone() }
-        } else {
-            let close = if newer? { "" } else { "close" };
-            self.reading.default(close.to_owned())?
-        };
-        let value = field.value.trim().to_ascii_lowercase();
+        let value = value.trim().to_ascii_lowercase();
         if value == "close" {
             return Some(Sourced { value: false, at: field.at });
         }
@@ -393,23 +290,15 @@ impl Nginx<'_, '_> {
         Some(Sourced { value: !is_old, at: if is_old { version.at } else { field.at } })
     }
 
-    fn fastcgi(&mut self, one: &Directive, level: &Level) {
-        let target = one.first();
-        let host = target.strip_prefix("unix:").unwrap_or(target);
+    fn fastcgi(&mut self, target: &str, level: &Settings) {
         let upstream = Upstream {
-            reuses: level.fastcgi_keep.clone().or_else(|| self.reading.default(false)),
+            reuses: self.reading.value(level, Field::FastcgiKeeps),
             fastcgi: true,
-            connect_timeout_s: level
-                .fastcgi_connect_timeout
-                .clone()
-                .or_else(|| self.reading.default(60.0)),
-            response_timeout_s: level
-                .fastcgi_read_timeout
-                .clone()
-                .or_else(|| self.reading.default(60.0)),
+            connect_timeout_s: self.reading.value(level, Field::FastcgiConnect),
+            response_timeout_s: self.reading.value(level, Field::FastcgiResponse),
             ..Upstream::default()
         };
-        self.upstream(host, 9000, upstream);
+        self.upstream(target.strip_prefix("unix:").unwrap_or(target), 9000, upstream);
     }
 
     /// Adds a target with the group it names. One that is decided per request (`$backend`) is
@@ -418,29 +307,25 @@ impl Nginx<'_, '_> {
         if host.is_empty() || host.contains('$') {
             return;
         }
-        let group = self.groups.iter().find(|group| group.name == host);
-        let upstream = match group {
-            Some(group) => Upstream {
-                name: group.name.clone(),
-                servers: group.servers.clone(),
-                idle_connections: group.idle.clone(),
-                idle_timeout_s: group.idle_timeout.clone(),
-                requests_per_connection: group.requests.clone(),
-                ..settings
-            },
-            None if host.starts_with('/') => {
-                Upstream { name: clipped(host), servers: vec![clipped(host)], ..settings }
-            }
-            None => {
-                let Some(server) = address(host, "localhost", Some(port)) else { return };
-                Upstream { name: clipped(host), servers: vec![clipped(&server)], ..settings }
-            }
+        let alone = || {
+            let server = if host.starts_with('/') { Some(host.to_owned()) } else { None };
+            let server = server.or_else(|| address(host, "localhost", Some(port)))?;
+            let servers = vec![clipped(&server)];
+            Some(Upstream { name: clipped(host), servers, ..Upstream::default() })
         };
-        let same = |one: &Upstream| {
-            let value = |one: &Upstream| one.reuses.as_ref().map(|reuses| reuses.value);
-            one.name == upstream.name && value(one) == value(&upstream)
+        let group = self.groups.iter().find(|group| group.name == host).cloned();
+        let Some(group) = group.or_else(alone) else { return };
+        let upstream = Upstream {
+            name: group.name,
+            servers: group.servers,
+            idle_connections: group.idle_connections,
+            idle_timeout_s: group.idle_timeout_s,
+            requests_per_connection: group.requests_per_connection,
+            ..settings
         };
-        if self.config.upstreams.len() < 256 && !self.config.upstreams.iter().any(same) {
+        let value = |one: &Upstream| one.reuses.as_ref().map(|reuses| reuses.value);
+        let same = |one: &Upstream| one.name == upstream.name && value(one) == value(&upstream);
+        if self.config.upstreams.len() < ENTRIES_MAX && !self.config.upstreams.iter().any(same) {
             self.config.upstreams.push(upstream);
         }
     }

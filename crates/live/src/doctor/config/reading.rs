@@ -3,6 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use super::directives::{self, Field};
+use super::settings::Settings;
+use super::values::Kind;
+pub(super) use super::values::{clipped, count, seconds};
 use super::{ConfigPosition, DEFAULT_OF, Program, ServerConfig, Sourced};
 
 /// Files of one server's configuration, at most.
@@ -15,8 +19,6 @@ const ALL_MAX: usize = 8 << 20;
 pub(super) const DEPTH_MAX: usize = 8;
 /// Reasons in `unread`, at most.
 const UNREAD_MAX: usize = 16;
-/// Characters of a name that is kept.
-const NAME_MAX: usize = 256;
 
 /// Where the text of files comes from.
 pub trait Files {
@@ -41,6 +43,8 @@ pub struct Process {
     pub arguments: Vec<String>,
     pub program: String,
     pub directory: String,
+    /// Addresses that it listens on, as the kernel has them.
+    pub sockets: Vec<String>,
     /// Its environment, where that may be read.
     pub environment: BTreeMap<String, String>,
     /// CPUs that it may use.
@@ -62,16 +66,8 @@ pub(super) struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     pub(super) fn new(program: Program, process: &'a Process, files: &'a mut dyn Files) -> Self {
-        let (files_left, bytes_left) = (FILES_MAX, ALL_MAX);
-        Self {
-            program,
-            process,
-            files,
-            files_left,
-            bytes_left,
-            unread: Vec::new(),
-            read: Vec::new(),
-        }
+        let (files_left, bytes_left, unread, read) = (FILES_MAX, ALL_MAX, Vec::new(), Vec::new());
+        Self { program, process, files, files_left, bytes_left, unread, read }
     }
 
     /// The configuration so far: nothing but the process.
@@ -96,56 +92,44 @@ impl<'a> Reading<'a> {
 
     /// The text of a file; a file that cannot be read is noted.
     pub(super) fn text(&mut self, path: &str) -> Option<String> {
-        let Some(left) = self.files_left.checked_sub(1) else {
-            self.missing(format!("{}: more than {FILES_MAX} files", clipped(path)));
-            return None;
-        };
-        self.files_left = left;
-        let text = match self.files.read(path) {
-            Ok(text) => text,
-            Err(reason) => {
-                self.missing(format!("{}: {reason}", clipped(path)));
-                return None;
-            }
-        };
-        if text.len() > FILE_MAX {
-            self.missing(format!("{}: longer than 1 MiB", clipped(path)));
-            return None;
-        }
-        let Some(left) = self.bytes_left.checked_sub(text.len()) else {
-            self.missing(format!("{}: all files together are longer than 8 MiB", clipped(path)));
-            return None;
-        };
-        self.bytes_left = left;
+        let text = self.bounded(path);
         let path = clipped(path);
-        if !self.read.contains(&path) {
-            self.read.push(path);
+        match text {
+            Ok(_) if self.read.contains(&path) => {}
+            Ok(_) => self.read.push(path),
+            Err(ref reason) => self.missing(format!("{path}: {reason}")),
         }
-        Some(text)
+        text.ok()
+    }
+
+    fn bounded(&mut self, path: &str) -> Result<String, String> {
+        let left = self.files_left.checked_sub(1);
+        self.files_left = left.ok_or_else(|| format!("more than {FILES_MAX} files"))?;
+        let text = self.files.read(path)?;
+        if text.len() > FILE_MAX {
+            return Err("longer than 1 MiB".to_owned());
+        }
+        let left = self.bytes_left.checked_sub(text.len());
+        self.bytes_left = left.ok_or("all files together are longer than 8 MiB")?;
+        Ok(text)
     }
 
     /// Paths that a pattern names. A path without a wildcard that is not there is noted, unless the
     /// program itself accepts that.
     pub(super) fn included(&mut self, pattern: &str, depth: usize, optional: bool) -> Vec<String> {
-        if depth >= DEPTH_MAX {
-            self.missing(format!(
-                "{}: includes are nested more than {DEPTH_MAX} deep",
-                clipped(pattern)
-            ));
-            return Vec::new();
+        let paths = if depth >= DEPTH_MAX {
+            Err(format!("includes are nested more than {DEPTH_MAX} deep"))
+        } else {
+            self.files.matching(pattern)
+        };
+        let is_expected = !optional && !pattern.contains(['*', '?', '[']);
+        match paths {
+            Ok(paths) if !paths.is_empty() => return paths,
+            Ok(_) if is_expected => self.missing(format!("{}: no such file", clipped(pattern))),
+            Ok(_) => {}
+            Err(reason) => self.missing(format!("{}: {reason}", clipped(pattern))),
         }
-        match self.files.matching(pattern) {
-            Ok(paths) => {
-                if paths.is_empty() && !optional && !pattern.contains(['*', '?', '[']) {
-                    self.missing(format!("{}: no such file", clipped(pattern)));
-                }
-                paths
-            }
-            Err(reason) => {
-                self.missing(format!("{}: {reason}", clipped(pattern)));
-                Vec::new()
-            }
-        }
+        Vec::new()
     }
 
     /// The first of these paths that is there; otherwise, it is noted that none is.
@@ -166,16 +150,24 @@ impl<'a> Reading<'a> {
 
     /// Those of these paths that are there.
     pub(super) fn all_of(&mut self, candidates: &[String]) -> Vec<String> {
-        let mut found = Vec::new();
-        for path in candidates {
-            found.extend(self.included(path, 0, true));
-        }
-        found
+        candidates.iter().flat_map(|path| self.included(path, 0, true)).collect()
     }
 
     /// A default of the program; none while a file is missing that may set another value.
     pub(super) fn default<T>(&self, value: T) -> Option<Sourced<T>> {
         self.unread.is_empty().then(|| Sourced { value, at: self.default_place() })
+    }
+
+    /// What is set, or else the program's default.
+    pub(super) fn value<T: Kind>(&self, set: &Settings, field: Field) -> Option<Sourced<T>> {
+        set.get(field).or_else(|| self.preset(field))
+    }
+
+    /// The program's default of a field.
+    pub(super) fn preset<T: Kind>(&self, field: Field) -> Option<Sourced<T>> {
+        let is_at_least = |version| self.is_at_least(version);
+        let (unit, text) = directives::preset(self.program, field, is_at_least)?;
+        self.default(unit.read(text)?)
     }
 
     fn default_place(&self) -> ConfigPosition {
@@ -204,11 +196,6 @@ impl<'a> Reading<'a> {
 /// A place in a file; `line` counts from 0.
 pub(super) fn place(file: &str, line: usize) -> ConfigPosition {
     ConfigPosition { file: clipped(file), line: u32::try_from(line + 1).ok() }
-}
-
-/// The first characters of a name: a hostile one may have a million.
-pub(super) fn clipped(name: &str) -> String {
-    name.chars().take(NAME_MAX).collect()
 }
 
 /// A path as a program sees it that resolves it against this folder.
@@ -264,69 +251,6 @@ pub(super) fn option(arguments: &[String], short: &str) -> Option<String> {
     None
 }
 
-/// A time in seconds: `1m 30s`, `75s`, `100ms`; a bare number has the program's own unit, given in
-/// seconds.
-pub(super) fn seconds(text: &str, bare: f64) -> Option<f64> {
-    let mut total = 0.0;
-    let mut rest = text.trim();
-    if rest.is_empty() || rest.len() > 64 {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let number: u64 = rest.get(..digits)?.parse().ok()?;
-        rest = rest.get(digits..)?;
-        let unit_end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-        let unit = match rest.get(..unit_end)? {
-            "" => bare,
-            "us" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" | "mi" | "min" => 60.0,
-            "h" => 3_600.0,
-            "d" => 86_400.0,
-            "w" => 604_800.0,
-            "M" => 2_592_000.0,
-            "y" => 31_536_000.0,
-            _ => return None,
-        };
-        // 700 ms are 0.7 s, not 0.7000000000000001 s.
-        let number = number as f64;
-        total += if unit < 1.0 { number / (1.0 / unit).round() } else { number * unit };
-        rest = rest.get(unit_end..)?.trim_start();
-    }
-    Some(total)
-}
-
-/// A size in bytes: `8k`, `1m`, `2g`, in either case.
-pub(super) fn size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text.get(..digits)?.parse().ok()?;
-    let factor: u64 = match text.get(digits..)?.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" => 1 << 10,
-        "m" | "mb" => 1 << 20,
-        "g" | "gb" => 1 << 30,
-        _ => return None,
-    };
-    number.checked_mul(factor)
-}
-
-/// A number that is not negative.
-pub(super) fn count(text: &str) -> Option<u64> {
-    text.trim().parse().ok()
-}
-
-/// `on` or `off`, in the words of any of the programs.
-pub(super) fn switch(text: &str) -> Option<bool> {
-    match text.trim().to_ascii_lowercase().as_str() {
-        "on" | "yes" | "true" | "1" => Some(true),
-        "off" | "no" | "false" | "0" => Some(false),
-        _ => None,
-    }
-}
-
 /// `address:port` of an address that may lack either: `8080`, `*:80`, `:80`, `[::]:80`, `localhost`.
 pub(super) fn address(text: &str, any: &str, port: Option<u16>) -> Option<String> {
     let text = text.trim();
@@ -362,4 +286,19 @@ pub(super) fn url_host(url: &str) -> Option<String> {
         _ => 80,
     };
     if host.is_empty() { None } else { address(host, "localhost", Some(port)) }
+}
+
+/// The addresses of hosts and ports.
+pub(super) fn addresses(hosts: &[&str], ports: &[Option<u64>]) -> Vec<String> {
+    let on = |host: &str, port: u64| match host {
+        bare if bare.contains(':') && !bare.starts_with('[') => format!("[{bare}]:{port}"),
+        host => format!("{host}:{port}"),
+    };
+    let ports = ports.iter().copied().flatten();
+    ports.flat_map(|port| hosts.iter().map(move |host| clipped(&on(host, port)))).collect()
+}
+
+/// The shortest of several times.
+pub(super) fn shortest(times: impl Iterator<Item = Option<Sourced<f64>>>) -> Option<Sourced<f64>> {
+    times.flatten().min_by(|one, other| one.value.total_cmp(&other.value))
 }

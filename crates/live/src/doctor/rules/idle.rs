@@ -1,180 +1,16 @@
-//! Idle connections: of a proxy to the servers behind it, reused too long or not at all; over a router, without a
-//! probe before something on the way forgets them.
+//! Idle connections: of a proxy to the servers behind it, not reused at all; over a router, without a probe before
+//! something on the way forgets them.
 
 use std::collections::BTreeMap;
 
 use tcptoll_core::number;
 
-use super::servers::{at_text, behind, known, restart, seconds, short};
-use super::{CLOSE_RACE, KEEPALIVE_BEYOND_NAT, UPSTREAM_NOT_REUSED};
+use super::servers::{at_text, known, restart, seconds, short};
+use super::{KEEPALIVE_BEYOND_NAT, UPSTREAM_NOT_REUSED};
 use crate::doctor::neighbours::{Forgets, forgets};
 use crate::doctor::{Listen, Machine, Neighbour, Program, ServerConfig, Sourced, Upstream};
 use crate::watch::diagnoses::{evidence, rounded, sysctl};
 use tcptoll_core::finding::{Finding, Remedy, Severity};
-
-/// How much longer than the proxy a server is to keep an idle connection, s.
-const RESERVE_S: f64 = 10.0;
-
-/// A server that closes idle connections before, or just when, its proxy gives them up.
-pub(super) fn close_race(machine: &Machine) -> Vec<Finding> {
-    let mut found: Vec<Finding> = Vec::new();
-    for proxy in known(machine) {
-        for upstream in &proxy.upstreams {
-            let Some(idle) = idle_time(proxy, upstream) else { continue };
-            for target in &upstream.servers {
-                let Some((server, listen)) = behind(machine, target) else { continue };
-                let own = listen.keepalive_timeout_s.as_ref();
-                let Some(closes) = own.or(server.keepalive_timeout_s.as_ref()) else { continue };
-                // 0: it serves one request a connection, so none is reused.
-                if closes.value <= 0.0 || !idle.lasts(closes.value) {
-                    continue;
-                }
-                let one =
-                    race(Ends { proxy, upstream, target, server, listen }, closes, idle.time());
-                if !found.iter().any(|known| known.subject == one.subject) {
-                    found.push(one);
-                }
-            }
-        }
-    }
-    found
-}
-
-/// For how long a proxy reuses an idle connection.
-#[derive(Clone, Copy)]
-enum Idle<'u> {
-    For(&'u Sourced<f64>),
-    Unlimited,
-}
-
-impl<'u> Idle<'u> {
-    fn time(self) -> Option<&'u Sourced<f64>> {
-        match self {
-            Self::For(time) => Some(time),
-            Self::Unlimited => None,
-        }
-    }
-
-    /// Whether the proxy may still reuse a connection that was idle for this long.
-    fn lasts(self, s: f64) -> bool {
-        self.time().is_none_or(|time| s <= time.value)
-    }
-}
-
-/// None: the proxy does not reuse connections, or its time is not known.
-fn idle_time<'u>(proxy: &ServerConfig, upstream: &'u Upstream) -> Option<Idle<'u>> {
-    if upstream.reuses.as_ref().is_none_or(|reuses| !reuses.value) || upstream.fastcgi {
-        return None;
-    }
-    let time = upstream.idle_timeout_s.as_ref();
-    match proxy.program {
-        Program::Nginx => {
-            upstream.idle_connections.as_ref()?;
-            time.map(Idle::For)
-        }
-        // Without `ttl` it keeps them for ever.
-        Program::Apache => {
-            Some(time.filter(|ttl| ttl.value > 0.0).map_or(Idle::Unlimited, Idle::For))
-        }
-        // HAProxy closes idle connections by demand: their time is not known.
-        _ => time.map(Idle::For),
-    }
-}
-
-/// A proxy and a server behind it.
-#[derive(Clone, Copy)]
-struct Ends<'m> {
-    proxy: &'m ServerConfig,
-    upstream: &'m Upstream,
-    target: &'m str,
-    server: &'m ServerConfig,
-    listen: &'m Listen,
-}
-
-fn race(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> Finding {
-    let Ends { proxy, upstream, target, server, listen } = ends;
-    let (front, back) = (proxy.program.name(), server.program.name());
-    let reuse =
-        idle.map_or("without limit".to_owned(), |idle| format!("for {} s", seconds(idle.value)));
-    let text = format!(
-        "{back} closes idle connections after {} s; {front} reuses them {reuse} ({})",
-        seconds(closes.value),
-        short(&upstream.name)
-    );
-    let evidence = evidence([
-        ("proxy", Some(front.into())),
-        ("proxy_pid", Some(proxy.pid.into())),
-        ("proxy_idle_timeout_s", idle.map(|idle| rounded(idle.value))),
-        ("proxy_configured_at", idle.map(|idle| at_text(idle).into())),
-        ("upstream", Some(short(&upstream.name).into())),
-        ("server", Some(back.into())),
-        ("server_pid", Some(server.pid.into())),
-        ("server_listens_on", Some(short(&listen.on).into())),
-        ("server_keepalive_timeout_s", Some(rounded(closes.value))),
-        ("server_configured_at", Some(at_text(closes).into())),
-    ]);
-    Finding {
-        id: CLOSE_RACE.into(),
-        severity: Severity::Warning,
-        subject: format!("{front} → {}", short(target)),
-        text,
-        evidence,
-        remedies: vec![race_fix(ends, closes, idle)],
-    }
-}
-
-fn race_fix(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) -> Remedy {
-    let Ends { proxy, server, target, .. } = ends;
-    let (front, back) = (proxy.program.name(), server.program.name());
-    let undo = "Set the former time, and reload again.".to_owned();
-    let effect = format!(
-        "{front} drops an idle connection before {back} closes it, so no request is sent on a closing connection."
-    );
-    let Some(idle) = idle else {
-        let ttl = seconds((closes.value / 2.0).floor().max(1.0));
-        return Remedy {
-            change: format!("Let {front} drop idle connections before {back} closes them, with ttl."),
-            commands: vec![
-                format!("ProxyPass … http://{} ttl={ttl}", short(target)),
-                restart(proxy).replace("restart", "reload"),
-            ],
-            effect,
-            cost: "More connections are opened. ttl has no effect with mpm_prefork: use disablereuse=on there."
-                .to_owned(),
-            undo,
-..Remedy::default()
-};
-    };
-    let longer = seconds(idle.value + RESERVE_S);
-    let setting = match server.program {
-        Program::Nginx => format!("keepalive_timeout {longer}s;"),
-        Program::Apache => format!("KeepAliveTimeout {}", seconds((idle.value + RESERVE_S).ceil())),
-        Program::Haproxy => format!("timeout http-keep-alive {longer}s"),
-        Program::Redis => "timeout 0".to_owned(),
-        Program::Mariadb => format!("wait_timeout = {}", seconds((idle.value + RESERVE_S).ceil())),
-        Program::PhpFpm => "request_terminate_timeout = 0".to_owned(),
-    };
-    let shorter = (closes.value - 1.0).floor();
-    let alternative = if proxy.program == Program::Nginx && shorter >= 1.0 {
-        format!(
-            " Or let {front} close first: keepalive_timeout {}s; in the upstream.",
-            seconds(shorter)
-        )
-    } else {
-        String::new()
-    };
-    Remedy {
-        change: format!("Let {back} keep idle connections for longer than {front}.{alternative}"),
-        commands: vec![setting, restart(server).replace("restart", "reload")],
-        effect,
-        cost: format!(
-            "{back} keeps idle connections of all its clients for longer. Each takes memory, and with Apache prefork \
-             a process."
-        ),
-        undo,
-        ..Remedy::default()
-    }
-}
 
 /// nginx keeps idle connections to its upstream, and each request closes the one it used.
 pub(super) fn not_reused(machine: &Machine) -> Vec<Finding> {
@@ -376,7 +212,7 @@ fn fix(machine: &Machine, server: Option<&ServerConfig>, group: &Group) -> Remed
         Program::Nginx => Some(format!("listen … so_keepalive={PROPOSED_S}s;")),
         Program::Haproxy => Some(format!("option clitcpka; clitcpka-idle {PROPOSED_S}s")),
         // They leave the time to the kernel.
-        Program::Apache | Program::PhpFpm => None,
+        Program::Apache | Program::PhpFpm | Program::App(_) => None,
     });
     if let Some((setting, server)) = setting.zip(server) {
         return Remedy {

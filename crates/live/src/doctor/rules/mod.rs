@@ -6,6 +6,7 @@
 //! A rule names a fault only where all that it needs was read: a file that could not be read, a
 //! sysctl that this namespace does not have, or an address that nobody can place make it silent.
 
+mod backends;
 mod forecasts;
 mod idle;
 mod queues;
@@ -46,7 +47,7 @@ const RULES: &[(&str, Rule)] = &[
     (WORKERS_TOO_FEW, queues::workers_too_few),
     (PORT_RANGE_TOO_SMALL, forecasts::range_too_small),
     (CONNTRACK_FILLS, forecasts::conntrack_fills),
-    (CLOSE_RACE, idle::close_race),
+    (CLOSE_RACE, backends::close_race),
     (UPSTREAM_NOT_REUSED, idle::not_reused),
     (BACKLOG_OVER_SOMAXCONN, queues::over_somaxconn),
     (BACKLOG_NOT_IN_EFFECT, queues::not_in_effect),

@@ -12,9 +12,10 @@ use super::{BACKLOG_NOT_IN_EFFECT, BACKLOG_OVER_SOMAXCONN, BUFFERS_OVER_CAP, WOR
 use crate::doctor::{Buffers, Machine, Program, ServerConfig, Sourced, StandingQueue};
 use crate::watch::ListenerState;
 use crate::watch::diagnoses::queues::{
-    BURSTS, FULL, NEAR, SYN_FULL, SYN_SUBJECT, backlog_setting, longer_than,
+    FULL, NEAR, SYN_FULL, SYN_SUBJECT, backlog_setting, longer_than,
 };
-use crate::watch::diagnoses::{evidence, overload, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, overload, rounded};
+use tcptoll_core::finding::queues::Overload;
 use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
@@ -33,7 +34,11 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Finding> {
             Program::PhpFpm => "pm.max_children =",
             Program::Apache => "MaxRequestWorkers",
             // Their processes accept without a free worker.
-            Program::Nginx | Program::Redis | Program::Haproxy | Program::Mariadb => return None,
+            Program::Nginx
+            | Program::Redis
+            | Program::Haproxy
+            | Program::Mariadb
+            | Program::App(_) => return None,
         };
         let own = listen.workers.as_ref();
         // The sum of all pools is no pool's.
@@ -107,14 +112,7 @@ pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Finding> {
         ("longest_syn_queue", full.syn_queue_len.map(Into::into)),
         ("longest_syn_queue_of", Some(host_port(&full.address, full.port).into())),
     ]);
-    let fix = sysctl(
-        "net.ipv4.tcp_syncookies",
-        0,
-        1,
-        "Turn SYN cookies on; or raise net.ipv4.tcp_max_syn_backlog.".to_owned(),
-        "A SYN that meets a full queue is answered, and the client connects.",
-        "Without TCP timestamps, a connection opened by a cookie has no SACK and no window scaling.",
-    );
+    let fix = Remedy::of(SYN_FULL, "cookies");
     vec![Finding {
         id: SYN_FULL.into(),
         severity: Severity::Problem,
@@ -136,7 +134,7 @@ pub(super) fn name_the_setting(machine: &Machine, full: &mut Finding) {
     let program = server.program.name();
     full.evidence.insert("program".into(), program.into());
     // Elsewhere a longer queue is no remedy.
-    let bursts = overload(full) == Some(BURSTS);
+    let bursts = overload(full) == Some(Overload::Bursts.name());
     let Some(fix) = full.remedies.first_mut().filter(|_| bursts) else { return };
     if let Some(backlog) = &listen.backlog {
         full.evidence.insert("configured_backlog".into(), backlog.value.into());

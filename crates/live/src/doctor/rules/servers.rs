@@ -39,6 +39,8 @@ fn is_of(program: Program, name: &str) -> bool {
         Program::Haproxy => name == "haproxy",
         Program::PhpFpm => name.starts_with("php-fpm"),
         Program::Mariadb => matches!(name, "mariadbd" | "mysqld"),
+        // Their addresses are those of their own sockets.
+        Program::App(_) => true,
     }
 }
 
@@ -51,12 +53,17 @@ pub(super) fn process_name(program: Program) -> &'static str {
         Program::Haproxy => "haproxy",
         Program::PhpFpm => "php-fpm",
         Program::Mariadb => "mariadbd",
+        Program::App(_) => program.name(),
     }
 }
 
 /// How to restart a server, with Debian's names of units.
 pub(super) fn restart(server: &ServerConfig) -> String {
     let unit = match server.program {
+        Program::App(app) => match app.unit() {
+            Some(unit) => unit,
+            None => return format!("# restart the service of {}", server.program.name()),
+        },
         Program::Nginx => "nginx",
         Program::Apache => "apache2",
         Program::Redis => "redis-server",

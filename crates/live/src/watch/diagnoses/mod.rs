@@ -14,6 +14,7 @@ use tcptoll_core::units::host_port;
 use serde_json::Value;
 
 use super::state::{DestinationState, ListenerState, State};
+use tcptoll_core::finding::queues::Overload;
 use tcptoll_core::finding::{Finding, Remedy};
 
 /// How long a diagnosis stays after its evidence ended, s.
@@ -65,7 +66,7 @@ pub fn overload(one: &Finding) -> Option<&str> {
 
 /// Whether it is an overload that lasts.
 pub fn is_lasting(one: &Finding) -> bool {
-    overload(one) == Some(queues::LASTING)
+    overload(one) == Some(Overload::Lasting.name())
 }
 
 /// What is wrong with a destination: its own diagnosis, or, where it is this machine itself, that of the

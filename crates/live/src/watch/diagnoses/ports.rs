@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::{evidence, rounded, sysctl};
+use super::{evidence, rounded};
 use crate::watch::state::{DestinationState, State};
 use tcptoll_core::finding::{Finding, Remedy, Severity};
 use tcptoll_core::number;
@@ -21,8 +21,6 @@ const HARM_S: f64 = 10.0;
 const SOON_S: f64 = 60.0;
 /// Ports of a range that nobody would widen further.
 const WIDE: u32 = 60_000;
-/// `1024 65535`.
-const WIDEST: &str = "1024 65535";
 
 /// A destination, and what of the range is in use towards it.
 struct Use<'a> {
@@ -139,38 +137,12 @@ impl Use<'_> {
     }
 }
 
-/// More ports for one destination: TIME-WAIT is reused, or the range is widened.
+/// Fewer ports for one destination, or more: TIME-WAIT is reused, or the range is widened.
 pub(crate) fn fix(reuse: Option<u32>, range: u32, mostly_time_wait: bool) -> Remedy {
-    const RANGE: &str = "net.ipv4.ip_local_port_range";
-    if let Some(reuse) = reuse.filter(|reuse| *reuse != 1 && mostly_time_wait) {
-        return sysctl(
-            "net.ipv4.tcp_tw_reuse",
-            reuse.into(),
-            1,
-            "Keep connections open and reuse them. Or let connect(2) take ports in TIME-WAIT."
-                .to_owned(),
-            "A port in TIME-WAIT is free for a new connection after 1 s, not 60 s.",
-            "Both hosts need TCP timestamps: nothing else distinguishes old segments from new ones.",
-        );
-    }
-    if range < WIDE {
-        return Remedy {
-            change: "Keep connections open and reuse them. Or widen the range of local ports.".to_owned(),
-            commands: vec![format!("sysctl {RANGE}"), format!("sysctl -w {RANGE}=\"{WIDEST}\"")],
-            effect: "Each source address has 64,512 ports to each destination.".to_owned(),
-            cost: "The range contains ports of servers: protect those with net.ipv4.ip_local_reserved_ports."
-                .to_owned(),
-            undo: format!("sysctl -w {RANGE}=\"…\" with the range that the first command printed (default: 32768 60999)."),
-..Remedy::default()
-};
-    }
-    Remedy {
-        change: "Keep connections open and reuse them. Or connect from another source address."
-            .to_owned(),
-        commands: vec!["ip address add ADDRESS/32 dev DEVICE".to_owned()],
-        effect: "Each source address has a port range of its own.".to_owned(),
-        cost: "The application must bind the address, with IP_BIND_ADDRESS_NO_PORT.".to_owned(),
-        undo: "ip address del ADDRESS/32 dev DEVICE".to_owned(),
-        ..Remedy::default()
-    }
+    let more = match reuse {
+        Some(reuse) if reuse != 1 && mostly_time_wait => "tw-reuse",
+        _ if range < WIDE => "wider-range",
+        _ => "sources",
+    };
+    Remedy::of(SCARCE, "long-lived").or(Remedy::of(SCARCE, more))
 }

@@ -12,9 +12,10 @@ use serde_json::Value;
 use tcptoll_core::number;
 use tcptoll_core::units::{echo, host_port};
 
-use super::{evidence, rounded, subject, sysctl};
+use super::{evidence, rounded, subject};
 use crate::watch::listeners::is_nearly_full;
 use crate::watch::state::{ListenerState, Rates, Standing, State};
+use tcptoll_core::finding::queues::{Overload, QueueFigures};
 use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 pub(crate) const FULL: &str = "accept-queue-full";
@@ -295,7 +296,7 @@ pub(super) fn faster(listener: &ListenerState) -> Remedy {
 /// What cures a queue that is full, or nearly: one for an overload that lasts, one for bursts.
 fn cure(state: &State, listener: &ListenerState) -> Remedy {
     match overload(listener) {
-        Some(LASTING) => faster(listener),
+        Some(Overload::Lasting) => faster(listener),
         Some(_) => longer(listener, state.limits.somaxconn),
         None => Remedy::of(FULL, "either"),
     }
@@ -319,28 +320,20 @@ pub(super) fn groups(state: &State) -> impl Iterator<Item = Group<'_>> {
     groups.into_values()
 }
 
-/// An overload is in bursts where the queue was seen empty, or was not nearly full at nearly all looks.
-pub(crate) const BURSTS: &str = "bursts";
-/// The queue was nearly full at nearly all looks, for longer than a burst.
-pub(crate) const LASTING: &str = "lasting";
-
 /// Whether the queue overflows in bursts, or the overload lasts. None: there were too few looks to tell.
-fn overload(listener: &ListenerState) -> Option<&'static str> {
+fn overload(listener: &ListenerState) -> Option<Overload> {
     let Some(stands) = listener.stands.as_deref() else {
-        return (listener.accept_queue_len == 0).then_some(BURSTS);
+        return (listener.accept_queue_len == 0).then_some(Overload::Bursts);
     };
-    let full = stands.nearly_full * 5 >= stands.looks * 4;
+    let nearly_full_share = Some(f64::from(stands.nearly_full) / f64::from(stands.looks));
+    let figures = QueueFigures { nearly_full_share, ..QueueFigures::default() };
     let enough = stands.looks >= FEW_LOOKS_MIN && stands.over_s >= FEW_OVER_MIN_S;
-    match (full, enough) {
-        (true, true) => Some(LASTING),
-        (true, false) => None,
-        (false, _) => Some(BURSTS),
-    }
+    Overload::judge(figures).filter(|kind| *kind != Overload::Lasting || enough)
 }
 
 /// The looks at a queue whose overload lasts.
 fn lasting(listener: &ListenerState) -> Option<&Standing> {
-    let lasts = overload(listener) == Some(LASTING);
+    let lasts = overload(listener) == Some(Overload::Lasting);
     listener.stands.as_deref().filter(|_| lasts)
 }
 
@@ -366,7 +359,7 @@ pub(super) fn of_listener(
         ("sockets_full", (group.len() > 1).then(|| full.count().into())),
     ]);
     if let Some(kind) = overload(worst) {
-        all.insert("overload".into(), kind.into());
+        all.insert("overload".into(), kind.name().into());
     }
     if let Some(stands) = lasting(worst) {
         all.insert("looks".into(), stands.looks.into());
@@ -380,8 +373,6 @@ pub(crate) const SYN_FULL: &str = "syn-queue-full";
 pub(crate) const SYN_SUBJECT: &str = "SYN queues of this host";
 /// `net.ipv4.tcp_syncookies`: cookies for all, full or not.
 const COOKIES_ALWAYS: u32 = 2;
-const FLOOD: &str = "If SYNs come from addresses that never answer, it is a SYN flood, and cookies are the right \
-                     answer.";
 
 /// SYNs met a full queue of half-open requests in the interval.
 pub(super) fn syn_full(state: &State) -> Vec<Finding> {
@@ -440,54 +431,22 @@ fn overflowing(state: &State) -> Option<&ListenerState> {
 
 fn syn_fix(state: &State, longest: Option<&ListenerState>) -> Remedy {
     if state.limits.syncookies == Some(0) {
-        return sysctl(
-            "net.ipv4.tcp_syncookies",
-            0,
-            1,
-            "Turn SYN cookies on.".to_owned(),
-            "A SYN that meets a full queue is answered, and the client connects.",
-            "Without TCP timestamps, a connection opened by a cookie has no SACK and no window scaling.",
-        );
+        return Remedy::of(SYN_FULL, "cookies");
     }
+    let remedy = Remedy::of(SYN_FULL, "longer");
     let somaxconn = state.limits.somaxconn;
-    let effect = "More half-open requests fit, and fewer cookies are sent.".to_owned();
-    let cost = "A half-open request takes about 300 bytes; a SYN flood fills any queue.".to_owned();
-    if let Some(listener) = longest {
+    let commands = match longest {
         // The same limit holds for both queues.
-        let longer = longer(listener, somaxconn);
-        return Remedy { change: format!("{} {FLOOD}", longer.change), effect, cost, ..longer };
-    }
-    // Where a backlog is below somaxconn, somaxconn need not be the limit.
-    let below = |max: &u32| state.listeners.iter().any(|one| one.accept_queue_limit < *max);
-    if let Some(max) = somaxconn.filter(below) {
-        return Remedy {
-            change: format!(
-                "Raise the backlog of the listener whose SYN queue is full: it limits half-open requests. {FLOOD}"
-            ),
-            commands: vec![format!("listen(fd, {max})")],
-            effect,
-            cost,
-            undo: "Set the former backlog, and restart the application.".to_owned(),
-            ..Remedy::default()
-        };
-    }
-    let wanted = somaxconn.map_or(4_096, |max| max.saturating_mul(2).clamp(4_096, 65_535).max(max));
-    Remedy {
-        change: format!(
-            "Raise the backlog of the listener and net.core.somaxconn: they limit half-open requests. {FLOOD}"
-        ),
-        commands: vec![
-            format!("sysctl -w net.core.somaxconn={wanted}"),
-            format!("listen(fd, {wanted})"),
-        ],
-        effect,
-        cost,
-        undo: match somaxconn {
-            Some(max) => {
-                format!("sysctl -w net.core.somaxconn={max}; set the former backlog, and restart.")
-            }
-            None => "Set the former net.core.somaxconn and backlog, and restart.".to_owned(),
-        },
-        ..Remedy::default()
-    }
+        Some(listener) => longer(listener, somaxconn).commands,
+        // Where a backlog is below somaxconn, that need not be the limit.
+        None => {
+            let below = |max: &u32| state.listeners.iter().any(|one| one.accept_queue_limit < *max);
+            let wanted =
+                somaxconn.filter(below).unwrap_or_else(|| longer_than(somaxconn.unwrap_or(0)));
+            let raise = (Some(wanted) != somaxconn)
+                .then(|| format!("sysctl -w net.core.somaxconn={wanted}"));
+            raise.into_iter().chain([format!("listen(fd, {wanted})")]).collect()
+        }
+    };
+    Remedy { commands, ..remedy }
 }

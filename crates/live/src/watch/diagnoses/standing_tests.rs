@@ -112,7 +112,10 @@ fn a_queue_that_is_full_at_every_look_is_a_lasting_overload_whose_remedy_is_to_a
     let mut server = Server::new();
     let first = server.look(129, 139, 50);
     // One look does not tell a burst from an overload that lasts.
-    assert!(first[0].fix().unwrap().change.starts_with("First see whether"), "{first:?}");
+    assert!(
+        first[0].fix().unwrap().change.starts_with("If the queue overflows in bursts"),
+        "{first:?}"
+    );
     let found = (0..9).map(|_| server.look(128, 10, 50)).last().unwrap();
     assert_eq!(
         said(&found),

@@ -9,6 +9,7 @@
 //! the link. A run that has none says nothing of it.
 
 use tcptoll_core::experiment::figures::{GOODPUT, LATENCY};
+use tcptoll_core::finding::Remedy;
 use tcptoll_core::number;
 use tcptoll_core::record::HistogramSummary;
 use tcptoll_core::record::{Advice, Arm};
@@ -16,7 +17,7 @@ use tcptoll_core::study::level_text;
 use tcptoll_core::units::text_size;
 
 use super::Pattern;
-use crate::kit::conclusion::value;
+use crate::kit::conclusion::{changed, value};
 
 /// A block that is fine with Nagle's algorithm on, and the smallest block of a batch.
 const KIB: u64 = 1_024;
@@ -27,8 +28,16 @@ const FOUR_KIB: u64 = 4 * KIB;
 /// Two figures within this share of each other are alike: what one round on a busy machine may differ by.
 const ALIKE: f64 = 0.1;
 
-/// A change that is answered for by small messages.
-const OVERHEAD: &str = "message-overhead";
+/// Advice of the run: its own figures, with the cost of a remedy and how to undo it.
+fn figured(cause: &str, name: &str, change: String, proof: String) -> Advice {
+    Remedy { change, proof: Some(proof), ..Remedy::of(cause, name) }.advice(cause)
+}
+
+fn blocks(change: String, proof: String) -> Advice {
+    figured("message-overhead", "blocks", change, proof)
+}
+
+const NAGLE: &str = "nagle-delayed-ack";
 
 /// What the arms support, corrected where they do not.
 pub(super) fn advise(arms: &[Arm]) -> Vec<Advice> {
@@ -86,17 +95,14 @@ fn blocks_with_nagle(all: &[Series<'_>], best: Best) -> Option<Advice> {
     shown.extend((block.bytes != smallest.bytes).then(|| share(block)));
     shown.extend(series.at(from).filter(|_| from > block.bytes).map(share));
     let reference = if best.is_link { "the link's rate" } else { "the best goodput" };
-    Some(Advice {
-        cause: OVERHEAD.to_owned(),
+    Some(blocks(
         change,
-        cost: "A message waits until its block is full or flushed.".to_owned(),
-        undo: "Write each message separately.".to_owned(),
-        proof: Some(format!(
+        format!(
             "share of {reference} ({}): {}",
             number::bit_rate(best.bytes_per_s * 8.0),
             shown.join(", ")
-        )),
-    })
+        ),
+    ))
 }
 
 /// 2: messages below 1 KiB, put together into blocks of 1 to 4 KiB with Nagle's algorithm off.
@@ -129,18 +135,15 @@ fn batches_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
             number::size(bytes)
         )
     };
-    Some(Advice {
-        cause: OVERHEAD.to_owned(),
+    Some(blocks(
         change,
-        cost: "A message waits until its block is full or flushed.".to_owned(),
-        undo: "Write each message separately.".to_owned(),
-        proof: Some(format!(
+        format!(
             "messages of {} with {}: {} the messages/s of single writes",
             number::size(bytes),
             batch.name,
             number::times(ratio, None)[0]
-        )),
-    })
+        ),
+    ))
 }
 
 /// 3: what Nagle's algorithm gains from 4 KiB on.
@@ -167,18 +170,11 @@ fn large_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
             number::size(bytes)
         )
     };
-    Some(Advice {
-        cause: "nagle-delayed-ack".to_owned(),
-        change,
-        cost:
-            "With TCP_NODELAY, each small write becomes a separate segment: more packets and CPU."
-                .to_owned(),
-        undo: "Set TCP_NODELAY=0.".to_owned(),
-        proof: Some(format!(
-            "from {smallest} on, TCP_NODELAY has at least {} the goodput of Nagle's algorithm",
-            number::times(ratio, None)[0]
-        )),
-    })
+    let proof = format!(
+        "from {smallest} on, TCP_NODELAY has at least {} the goodput of Nagle's algorithm",
+        number::times(ratio, None)[0]
+    );
+    Some(figured(NAGLE, "nodelay", change, proof))
 }
 
 /// 3: exchanges that differ in Nagle's algorithm alone.
@@ -186,11 +182,6 @@ fn latency_without_nagle(arms: &[&Arm]) -> Option<Advice> {
     let typical = |arm: &Arm| typical_us(arm.histograms.get(LATENCY.name)?);
     let nagle = |arm: &Arm| arm.own.transfer.as_ref().map(|transfer| transfer.nagle);
     let alike = |a: &Arm, b: &Arm| {
-        let rest = |arm: &Arm| {
-            let mut factors = arm.factors.clone();
-            factors.remove("nagle");
-            factors
-        };
         // Which of its acknowledgments were seen differs from arm to arm.
         let sent = |arm: &Arm| {
             arm.own
@@ -198,7 +189,7 @@ fn latency_without_nagle(arms: &[&Arm]) -> Option<Advice> {
                 .clone()
                 .map(|message| tcptoll_core::record::MessageWay { acks: None, ..message })
         };
-        rest(a) == rest(b) && sent(a) == sent(b)
+        changed(a, b).iter().all(|option| *option == "nagle") && sent(a) == sent(b)
     };
     let pairs = arms.iter().filter(|arm| nagle(arm) == Some(true)).filter_map(|on| {
         let off = arms.iter().find(|off| nagle(off) == Some(false) && alike(on, off))?;
@@ -210,20 +201,9 @@ fn latency_without_nagle(arms: &[&Arm]) -> Option<Advice> {
         number::time(on_us),
         number::time(off_us)
     );
-    let change = if off_us <= on_us * (1.0 - ALIKE) {
-        "If latency matters, set TCP_NODELAY, or write each message with one call."
-    } else {
-        "Leave Nagle's algorithm on: TCP_NODELAY does not reduce latency here."
-    };
-    Some(Advice {
-        cause: "nagle-delayed-ack".to_owned(),
-        change: change.to_owned(),
-        cost:
-            "With TCP_NODELAY, each small write becomes a separate segment: more packets and CPU."
-                .to_owned(),
-        undo: "Set TCP_NODELAY=0.".to_owned(),
-        proof: Some(proof),
-    })
+    let gains = off_us <= on_us * (1.0 - ALIKE);
+    let remedy = Remedy::of(NAGLE, if gains { "nodelay" } else { "keep-nagle" });
+    Some(remedy.proven(Some(proof)).advice(NAGLE))
 }
 
 /// From this share of the best goodput on, or of the link's rate, a size fills the link.

@@ -1,11 +1,10 @@
 //! What follows from the arms of `messages`: the answer, causes (those of bulk data, and the stall of an
 //! exchange), advice, what next.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 use tcptoll_core::experiment::figures::{CLIENT_CPU, CLIENT_SEGMENTS, GOODPUT, LATENCY};
-use tcptoll_core::experiment::spec::{CauseSpec, Finding};
+use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::finding::{Evidence, Finding};
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, Sender, Summary};
 use tcptoll_core::verdict::names::Names;
@@ -389,7 +388,7 @@ pub(super) fn exchange(arm: &Arm) -> Option<Finding> {
     if !message.acks.map_or(often, |_| waited()) {
         return None;
     }
-    let mut evidence = BTreeMap::from([
+    let mut evidence = Evidence::from([
         ("latency_us".to_owned(), Value::from(latency_us)),
         ("quiet_rtt_us".to_owned(), Value::from(quiet_us)),
         ("writes".to_owned(), Value::from(message.writes.clone())),
@@ -408,7 +407,7 @@ pub(super) fn exchange(arm: &Arm) -> Option<Finding> {
         evidence.insert("ack_delay_max_us".to_owned(), Value::from(us));
         text += &format!(" by up to {} on the wire", number::time(us));
     }
-    Some(Finding { text: text + ".", evidence })
+    Some(Finding::new(text + ".", evidence))
 }
 
 #[cfg(test)]

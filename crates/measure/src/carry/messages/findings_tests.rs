@@ -239,7 +239,9 @@ fn the_stall_is_named_with_its_cause_and_what_hid_it() {
     );
     assert_eq!(
         changes(&summary),
-        ["If latency matters, set TCP_NODELAY, or write each message with one call."]
+        [
+            "Set TCP_NODELAY on the sender, or write each message with one call: gather header and body."
+        ]
     );
     let even = concluded(vec![exchange(true, 40.0, 9.0, 30.0), exchange(false, 40.0, 9.0, 30.0)]);
     assert!(even.causes.is_empty(), "{:?}", even.causes);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tcptoll_core::experiment::spec::CauseSpec;
 use tcptoll_core::number;
-use tcptoll_core::record::{Arm, NextStep, Summary};
+use tcptoll_core::record::{NextStep, Summary};
 use tcptoll_core::units::capital;
 use tcptoll_core::verdict::effective;
 use tcptoll_core::verdict::throughput::{Direction, Limit, limited_by};
@@ -13,7 +13,7 @@ use super::transfer_arm::{QUEUE_SHOWN, SAME, TransferArm, queue, told};
 use super::{memory, several};
 use crate::carry::throughput;
 use crate::kit::compared::{failures, headline};
-use crate::kit::conclusion::{answer_of, explain, explanations, step};
+use crate::kit::conclusion::{answer_of, changed, explain, explanations, step};
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -24,7 +24,8 @@ pub(super) fn conclude(summary: &mut Summary) {
     }
     explain(summary, ALL, proof);
     summary.answer = answer(summary);
-    summary.advice.extend(several::advice(summary));
+    let rules = several::rules(summary).into_iter();
+    summary.advice.extend(rules.map(|rule| rule.advice(Limit::ReceiveWindow.name())));
     summary.next = next(summary);
 }
 
@@ -105,14 +106,11 @@ pub(super) fn proof(summary: &Summary, id: &str) -> Option<String> {
         summary.causes.iter().any(|cause| cause.id == id && cause.arm == arm.arm.name)
     };
     let ill = arms.iter().filter(hit).min_by(|a, b| a.goodput.total_cmp(&b.goodput))?;
-    let rest = |arm: &Arm| {
-        let mut factors = arm.factors.clone();
-        factors.retain(|name, _| !options.contains(&name.as_str()));
-        factors
+    let alike = |one: &&TransferArm<'_>| {
+        let changed = changed(one.arm, ill.arm);
+        changed.iter().all(|option| options.contains(option))
     };
-    let better = |one: &&TransferArm<'_>| {
-        rest(one.arm) == rest(ill.arm) && one.goodput > ill.goodput * (1.0 + SAME)
-    };
+    let better = |one: &&TransferArm<'_>| alike(one) && one.goodput > ill.goodput * (1.0 + SAME);
     let best = arms.iter().filter(better).max_by(|a, b| a.goodput.total_cmp(&b.goodput))?;
     Some(format!("arm {}: {}", best.arm.name, best.rate()))
 }

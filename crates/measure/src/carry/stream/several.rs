@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use tcptoll_core::finding::Remedy;
 use tcptoll_core::number;
-use tcptoll_core::record::{Advice, Buffer, Summary};
+use tcptoll_core::record::{Buffer, Summary};
 use tcptoll_core::study::level_text;
 use tcptoll_core::units::text_size;
 use tcptoll_core::verdict::names::Names;
@@ -246,7 +247,7 @@ const ENOUGH: u64 = 32 << 10;
 const SAFETY: [u64; 2] = [2, 4];
 
 /// What this run shows about the rules; nothing where its arms are not sizes of one buffer.
-pub(super) fn advice(summary: &Summary) -> Vec<Advice> {
+pub(super) fn rules(summary: &Summary) -> Vec<Remedy> {
     let arms = told(summary);
     let Some(sizes) = Sizes::from_arms(&arms).filter(|sizes| sizes.option != "message") else {
         return Vec::new();
@@ -254,48 +255,32 @@ pub(super) fn advice(summary: &Summary) -> Vec<Advice> {
     [enough(&sizes), safety(&sizes)].into_iter().flatten().collect()
 }
 
-fn of_cause(change: String, cost: &str, proof: String) -> Advice {
-    Advice {
-        cause: Limit::ReceiveWindow.name().to_owned(),
-        change,
-        cost: cost.to_owned(),
-        undo: "Leave SO_SNDBUF and SO_RCVBUF unset, so that the kernel tunes them.".to_owned(),
-        proof: Some(proof),
-    }
+fn rule(name: &str) -> Remedy {
+    Remedy::of(Limit::ReceiveWindow.name(), name)
 }
 
 /// Whether 32 KiB are enough.
-fn enough(sizes: &Sizes<'_>) -> Option<Advice> {
+fn enough(sizes: &Sizes<'_>) -> Option<Remedy> {
     let (_, told) = sizes.fixed.iter().find(|(size, _)| *size == ENOUGH)?;
     let best = sizes.best();
     let share = told.goodput / best;
-    let seen = |told: &TransferArm<'_>| {
-        let share = number::percent(share);
-        format!("arm {}: {}, {share} of the best arm", told.arm.name, told.of_link())
-    };
-    Some(if share >= 1.0 - SAME {
-        of_cause(
-            "With many connections, buffers of 32 KiB are enough on this link, as a rule of 2008 \
-             states."
-                .to_owned(),
-            "They limit bandwidth on a longer or faster link, which needs larger windows.",
-            seen(told),
-        )
+    let seen = format!(
+        "arm {}: {}, {} of the best arm",
+        told.arm.name,
+        told.of_link(),
+        number::percent(share)
+    );
+    let remedy = if share >= 1.0 - SAME {
+        rule("rule-32-kib")
     } else {
-        of_cause(
-            format!(
-                "Do not set buffers of 32 KiB for this link. A rule of 2008 calls them enough, but \
-                 the best arm carries {}.",
-                number::metric(best, "bytes/s")
-            ),
-            "Kernel memory for each connection with queued data.",
-            seen(told),
-        )
-    })
+        let best = number::metric(best, "bytes/s");
+        rule("not-32-kib").and(&format!("The best arm carries {best}."))
+    };
+    Some(remedy.proven(Some(seen)))
 }
 
 /// Whether two to four times the measured optimum are safe.
-fn safety(sizes: &Sizes<'_>) -> Option<Advice> {
+fn safety(sizes: &Sizes<'_>) -> Option<Remedy> {
     let (optimum, least) = sizes.enough()?;
     // The smallest size of all may already be more than is needed.
     let (smallest, _) = sizes.fixed.first()?;
@@ -314,26 +299,12 @@ fn safety(sizes: &Sizes<'_>) -> Option<Advice> {
         told.rate()
     );
     let (optimum, size) = (text_size(optimum), text_size(*size));
-    Some(if after >= before * QUEUE_SHOWN {
-        of_cause(
-            format!(
-                "Do not ask for more than {optimum} on this link. A rule of 2008 advises two to \
-                 four times the measured optimum, but {size} carries no more and makes each round \
-                 trip {} longer.",
-                number::time(after - before)
-            ),
-            "There is no reserve: a longer round trip needs a larger buffer in proportion.",
-            proof,
-        )
+    let remedy = if after >= before * QUEUE_SHOWN {
+        let longer = number::time(after - before);
+        rule("no-reserve")
+            .and(&format!("Here {size} carries no more and makes each round trip {longer} longer."))
     } else {
-        of_cause(
-            format!(
-                "If a program must set buffers, two to four times the measured optimum of \
-                 {optimum} are safe here, as a rule of 2008 states. {size} carries as much without \
-                 a longer round trip."
-            ),
-            "Kernel memory up to the buffers' size for each connection with queued data.",
-            proof,
-        )
-    })
+        rule("rule-reserve").and(&format!("{size} carries as much without a longer round trip."))
+    };
+    Some(remedy.with("SIZE", optimum).proven(Some(proof)))
 }

@@ -95,7 +95,11 @@ fn a_full_link_says_what_its_queue_costs() {
         summary.answer,
         "The link is full: one connection carries 935 Mbit/s of the link's 942 Mbit/s. The queue lengthens the round trip from 10.0 ms to 42.0 ms."
     );
-    assert!(summary.advice[0].change.contains("near 1.18 MB"), "{}", summary.advice[0].change);
+    assert!(
+        summary.advice[0].change.contains("product is 1.18 MB at"),
+        "{}",
+        summary.advice[0].change
+    );
     let short = concluded(vec![arm("congestion", "bbr", 116.9e6, 5e6, 11_000.0)]);
     assert!(short.advice.is_empty(), "a short queue asks for nothing");
 }

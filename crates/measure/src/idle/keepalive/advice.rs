@@ -1,9 +1,12 @@
 //! What to set so that dead peers are detected in time, with cost and proof, for each mechanism.
 
+use tcptoll_core::finding::Remedy;
 use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, Keepalive, Summary};
 use tcptoll_core::tcp::checking;
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism, Path, Setting, SettingPlace};
+
+use crate::kit::conclusion::is_ill;
 
 /// The cause that all of it answers.
 pub(super) const UNNOTICED: &str = "dead-peer-unnoticed";
@@ -13,13 +16,13 @@ const WANTED_S: f64 = 30.0;
 
 /// What to set where dead peers were not detected: what the arms were set to, if a detection time
 /// was asked for, else the cheapest settings for [`WANTED_S`].
-pub(super) fn advise(summary: &Summary) -> Vec<Advice> {
+pub(super) fn remedies(summary: &Summary) -> Vec<Remedy> {
     let asked = asked_for(summary);
     if asked.is_empty() { cheapest(summary) } else { asked }
 }
 
 /// What the arms were set to that a wanted detection time chose.
-pub(super) fn asked_for(summary: &Summary) -> Vec<Advice> {
+pub(super) fn asked_for(summary: &Summary) -> Vec<Remedy> {
     summary.arms.iter().filter_map(of_arm).collect()
 }
 
@@ -34,14 +37,12 @@ pub(crate) fn chosen(
 ) -> Option<Advice> {
     checking.bound_s()?;
     let wanted = Wanted { within_s, asked: true, path, connections };
-    Some(advice(checking, wanted, None, None))
+    Some(remedy(checking, wanted, None, None).advice(UNNOTICED))
 }
 
 /// The cheapest settings for [`WANTED_S`].
-fn cheapest(summary: &Summary) -> Vec<Advice> {
-    let unnoticed = |arm: &&Arm| {
-        summary.causes.iter().any(|cause| cause.id == UNNOTICED && cause.arm == arm.name)
-    };
+fn cheapest(summary: &Summary) -> Vec<Remedy> {
+    let unnoticed = |arm: &&Arm| is_ill(summary, arm, UNNOTICED);
     let frozen = summary.arms.iter().filter(unnoticed).any(|arm| {
         let deaths = arm.own.keepalive.as_ref().and_then(|checked| checked.deaths.as_ref());
         deaths.is_some_and(|deaths| deaths.fault == "freeze")
@@ -64,13 +65,13 @@ fn cheapest(summary: &Summary) -> Vec<Advice> {
                 path: Path::ASSUMED,
                 connections: connections.map_or(1, |checked| checked.idle_sockets),
             };
-            Some(advice(&checking, wanted, None, None))
+            Some(remedy(&checking, wanted, None, None))
         })
         .collect()
 }
 
 /// The settings of an arm that a wanted detection time chose, and what it showed.
-fn of_arm(arm: &Arm) -> Option<Advice> {
+fn of_arm(arm: &Arm) -> Option<Remedy> {
     let checked = arm.own.keepalive.as_ref()?;
     let within_s = checked.detect_within_s?;
     checked.checking.bound_s()?;
@@ -82,7 +83,7 @@ fn of_arm(arm: &Arm) -> Option<Advice> {
         path: checked.assumed.unwrap_or(Path::ASSUMED),
         connections: checked.idle_sockets,
     };
-    Some(advice(&checked.checking, wanted, measured, proof(arm, checked)))
+    Some(remedy(&checked.checking, wanted, measured, proof(arm, checked)))
 }
 
 /// All dead connections detected in time, in this run.
@@ -118,68 +119,49 @@ struct Wanted {
     connections: u64,
 }
 
-fn advice(
+/// The settings in the sentence of the page that names them.
+fn remedy(
     checking: &Checking,
     wanted: Wanted,
     measured: Option<f64>,
     proof: Option<String>,
-) -> Advice {
+) -> Remedy {
     let settings = checking.settings();
     let listed = |place| {
         let of_place = settings.iter().filter(|setting| setting.place == place);
         of_place.map(written).collect::<Vec<String>>().join(", ")
     };
     let (socket, sysctl) = (listed(SettingPlace::Socket), listed(SettingPlace::Sysctl));
+    let of = |name: &str| Remedy::of(UNNOTICED, name);
+    let remedy = match checking.mechanism {
+        Mechanism::Tcp => {
+            let within_s = checking.known_within_s().unwrap_or(wanted.within_s);
+            let timeout = format!("TCP_USER_TIMEOUT={:.0} (ms)", (within_s * 10.0).ceil() * 100.0);
+            of("probes")
+                .with("SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT", socket)
+                .with("net.ipv4.tcp_keepalive_time, _intvl and _probes", sysctl)
+                .with("TCP_USER_TIMEOUT (ms)", timeout)
+        }
+        Mechanism::Heartbeat => {
+            let answered = checking.evidence == Some(Evidence::Answered);
+            let also = if answered { " and Evidence::Answered" } else { "" };
+            of("heartbeats").with("Timing::new(IDLE, ANSWER)", listed(SettingPlace::Library) + also)
+        }
+        _ => {
+            let also = if socket.is_empty() { String::new() } else { format!(" and set {socket}") };
+            of("writes").with(
+                "send a message now and then, and set TCP_USER_TIMEOUT",
+                listed(SettingPlace::Program) + &also,
+            )
+        }
+    };
     let goal = format!(
         "{} detect a dead peer within {}",
         if wanted.asked { "To" } else { "For example, to" },
         number::time(wanted.within_s * 1e6)
     );
-    let (change, undo) = match checking.mechanism {
-        Mechanism::Tcp => (
-            format!(
-                "{goal} with kernel probes, set {socket} on each connection, or {sysctl} for \
-                 programs that only set SO_KEEPALIVE (times in s). Probes are not sent while data \
-                 is unacknowledged. If the connections also carry data, set \
-                 TCP_USER_TIMEOUT={:.0} (ms) too. It then replaces TCP_KEEPCNT, and also closes \
-                 peers that stop reading for that long. The sysctls apply to every program of the \
-                 host that only sets SO_KEEPALIVE, and to sockets that set it after the change.",
-                (checking.known_within_s().unwrap_or(wanted.within_s) * 10.0).ceil() * 100.0
-            ),
-            "Set SO_KEEPALIVE=0 and TCP_USER_TIMEOUT=0. Restore the previous sysctls; the defaults \
-             are net.ipv4.tcp_keepalive_time=7200, net.ipv4.tcp_keepalive_intvl=75, \
-             net.ipv4.tcp_keepalive_probes=9."
-                .to_owned(),
-        ),
-        Mechanism::Heartbeat => (
-            format!(
-                "{goal} with heartbeats, set {}{} in tcp-heartbeat, or use the same times in your \
-                 own program.",
-                listed(SettingPlace::Library),
-                match checking.evidence {
-                    Some(Evidence::Answered) => " and Evidence::Answered",
-                    _ => "",
-                }
-            ),
-            "Use Timing::default() (45 s and 10 s), or stop the heartbeats.".to_owned(),
-        ),
-        _ => (
-            format!(
-                "{goal} by writing, {}{}{socket}.",
-                listed(SettingPlace::Program),
-                if socket.is_empty() { "" } else { " and set " }
-            ),
-            "Set TCP_USER_TIMEOUT=0. The kernel's own limit, net.ipv4.tcp_retries2, then applies."
-                .to_owned(),
-        ),
-    };
-    Advice {
-        cause: UNNOTICED.to_owned(),
-        change,
-        cost: cost(checking, wanted, measured),
-        undo,
-        proof,
-    }
+    let remedy = remedy.with("To detect a dead peer in time", goal).proven(proof);
+    Remedy { cost: cost(checking, wanted, measured), ..remedy }
 }
 
 /// `TCP_KEEPIDLE=20`; values of the library are written as in a program.

@@ -1,8 +1,6 @@
 //! What follows from the arms of `keepalive`: the answer, causes, advice, what next. Its causes are above all a
 //! dead peer that was not detected.
 
-use std::collections::BTreeMap;
-
 use super::advice;
 use crate::kit::compared::headline;
 use crate::kit::conclusion::{
@@ -11,7 +9,8 @@ use crate::kit::conclusion::{
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use serde_json::Value;
-use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::finding::Finding;
 use tcptoll_core::number;
 use tcptoll_core::record::{Advice, Arm, Deaths, Keepalive, NextStep, PlaceKind, Summary};
 use tcptoll_core::tcp::checking::{Checking, Evidence, Mechanism};
@@ -26,7 +25,8 @@ pub(super) fn conclude(summary: &mut Summary) {
     explain(summary, ALL, |_, _| None);
     if summary.causes.iter().all(|cause| cause.id != advice::UNNOTICED) {
         // Settings that a wanted detection time chose are shown with their proof.
-        summary.advice.extend(advice::asked_for(summary));
+        let asked = advice::asked_for(summary).into_iter();
+        summary.advice.extend(asked.map(|remedy| remedy.advice(advice::UNNOTICED)));
     }
     summary.answer = answer(summary);
     summary.next = next(summary);
@@ -470,22 +470,19 @@ pub(super) const ALL: &[&CauseSpec] =
     &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL, &LOCAL_PORTS_SCARCE, &DEAD_PEER_UNNOTICED];
 
 /// Peers died, and this was not detected.
-const DEAD_PEER_UNNOTICED: CauseSpec = CauseSpec {
-    id: advice::UNNOTICED,
-    test: dead_peer_unnoticed,
-    remedy: Remedy::Computed(advice::advise),
-};
+const DEAD_PEER_UNNOTICED: CauseSpec =
+    CauseSpec::of(advice::UNNOTICED, dead_peer_unnoticed).remedied(advice::remedies);
 
 /// Connections died, and some of them were not detected before watching ended.
 pub(super) fn dead_peer_unnoticed(arm: &Arm) -> Option<Finding> {
     let keepalive = arm.own.keepalive.as_ref()?;
     let deaths = keepalive.deaths.as_ref().filter(|deaths| deaths.known < deaths.dead)?;
-    let evidence = BTreeMap::from([
-        ("fault".to_owned(), Value::from(deaths.fault.clone())),
-        ("dead".to_owned(), Value::from(deaths.dead)),
-        ("known".to_owned(), Value::from(deaths.known)),
-        ("watched_s".to_owned(), Value::from(deaths.watched_s)),
-    ]);
+    let evidence = [
+        ("fault", Value::from(deaths.fault.clone())),
+        ("dead", Value::from(deaths.dead)),
+        ("known", Value::from(deaths.known)),
+        ("watched_s", Value::from(deaths.watched_s)),
+    ];
     let why = why(&keepalive.checking, deaths);
     let text = format!(
         "{} of {} dead connections were not detected within {}: {why}.",
@@ -493,7 +490,7 @@ pub(super) fn dead_peer_unnoticed(arm: &Arm) -> Option<Finding> {
         number::count(deaths.dead),
         number::time(deaths.watched_s * 1e6)
     );
-    Some(Finding { text, evidence })
+    Some(Finding::new(text, evidence))
 }
 
 /// Why a mechanism does not detect such a death, one clause.

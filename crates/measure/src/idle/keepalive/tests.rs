@@ -9,7 +9,7 @@ use super::settings::{Fault, KeepaliveSettings, Side, WARM_UP, WINDOW};
 use crate::kit::settings::check_together;
 use serde_json::Value;
 use tcptoll_core::experiment::option::Only;
-use tcptoll_core::experiment::spec::Finding;
+use tcptoll_core::finding::Finding;
 use tcptoll_core::record::{Arm, Deaths, Keepalive, Metric, Summary};
 use tcptoll_core::stats::HistogramSummary;
 use tcptoll_core::study::{PlannedArm, Settings};

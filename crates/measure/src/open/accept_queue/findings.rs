@@ -2,25 +2,24 @@
 //! full accept queue, with the arm of the run that shows it changed.
 
 use tcptoll_core::experiment::figures::{FAILURE, FIRST_BYTE};
+use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::finding::Remedy;
+use tcptoll_core::finding::queues::Overload;
 use tcptoll_core::number;
-use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
+use tcptoll_core::record::{Arm, NextStep, Summary};
 use tcptoll_core::verdict::effective::same_effective;
 use tcptoll_core::verdict::names::Names;
 
 use super::sheet::listener;
 use crate::kit::compared::{failures, headline};
 use crate::kit::conclusion::{
-    answer_of, cured, differ_only_in, explain, explanations, in_arm, step,
+    answer_of, cured, explain, explanations, in_arm, is_ill, step, variants,
 };
-use crate::kit::queue_causes::{Overflow, hit_by};
+use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, FULL, LONGER, figures, hit_by};
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
     explain(summary, super::SPEC.causes, |_, _| None);
-    let answers = advise(summary);
-    // Advice with a proof of this run replaces the general one for the same cause.
-    summary.advice.retain(|general| answers.iter().all(|other| other.cause != general.cause));
-    summary.advice.splice(0..0, answers);
     summary.answer = answer(summary);
     for option in ["backlog", "somaxconn"] {
         let same = same_effective(&summary.arms, option, |arm| {
@@ -69,8 +68,8 @@ fn hit(summary: &Summary, arms: &[&Arm], arm: &Arm, well: Option<&Arm>) -> Optio
     let queue = listener(arm)?;
     let what = turned_away(arm)?;
     let how = match overflow(arm) {
-        Some(Overflow::Rare) => ", but only rarely",
-        Some(Overflow::Lasting) => " most of the time",
+        Some(Overload::Rare) => ", but only rarely",
+        Some(Overload::Lasting) => " most of the time",
         _ => "",
     };
     let condition = in_arm(arms, arm);
@@ -81,9 +80,7 @@ fn hit(summary: &Summary, arms: &[&Arm], arm: &Arm, well: Option<&Arm>) -> Optio
         ));
     };
     let names = Names::new(arms.iter().copied());
-    let others = arms.iter().filter(|other| {
-        other.name != arm.name && is_ill(summary, other) && differ_only_in(other, arm, LONGER)
-    });
+    let others = variants(summary, arm, LONGER).filter(|other| is_ill(summary, other, FULL));
     let others: Vec<String> = others
         .take(2)
         .filter_map(|other| Some(format!("; {}: {}", names.arm(other), turned_away(other)?)))
@@ -118,9 +115,8 @@ fn turned_away(arm: &Arm) -> Option<String> {
 /// The longest queue of all arms that a longer backlog cured.
 fn longest(summary: &Summary, ill: &Arm) -> Option<u32> {
     cured(summary, ill, LONGER)?;
-    let well = summary.arms.iter().filter(|arm| {
-        differ_only_in(arm, ill, LONGER) && arm.ok == arm.attempts && !is_ill(summary, arm)
-    });
+    let well = variants(summary, ill, LONGER)
+        .filter(|arm| arm.ok == arm.attempts && !is_ill(summary, arm, FULL));
     well.filter_map(|arm| Some(listener(arm)?.peak)).max()
 }
 
@@ -203,7 +199,7 @@ fn healthy(arms: &[&Arm]) -> Option<String> {
 
 fn next(summary: &Summary) -> Vec<NextStep> {
     let mut steps = Vec::new();
-    let ill: Vec<&Arm> = summary.arms.iter().filter(|arm| is_ill(summary, arm)).collect();
+    let ill: Vec<&Arm> = summary.arms.iter().filter(|arm| is_ill(summary, arm, FULL)).collect();
     if summary.study.is_none() {
         let varies = |option: &str| summary.arms.iter().any(|arm| arm.factors.contains_key(option));
         if !ill.is_empty() && !varies("abort-on-overflow") {
@@ -218,11 +214,9 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     steps
 }
 
-/// The cause that these changes are against.
-const CAUSE: &str = "accept-queue-full";
+/// A full accept queue, with every change that the run gives a reason for.
+pub(super) const OVERFLOW: CauseSpec = ACCEPT_QUEUE_FULL.remedied(remedies);
 
-/// Options that make a queue longer.
-const LONGER: &[&str] = &["backlog", "server-sysctl", "somaxconn"];
 /// Options that make the server accept faster.
 const FASTER: &[&str] = &["accept-delay"];
 /// Options that make fewer connections arrive at a time.
@@ -234,20 +228,15 @@ const ABORT: &str = "abort-on-overflow";
 /// in /proc/slabinfo of Linux 6.18; without data that waits.
 const CONNECTION_BYTES: u64 = 2_368 + 320;
 
-/// Whether an arm has the cause.
-fn is_ill(summary: &Summary, arm: &Arm) -> bool {
-    summary.causes.iter().any(|cause| cause.id == CAUSE && cause.arm == arm.name)
-}
-
 /// How the overflow of an arm went on.
-fn overflow(arm: &Arm) -> Option<Overflow> {
-    Overflow::judge(arm, listener(arm)?)
+fn overflow(arm: &Arm) -> Option<Overload> {
+    Overload::judge(figures(arm))
 }
 
 /// The first arm with the cause that has an arm which shows a fix, or else the first with the cause;
 /// with the fix.
 fn ill(summary: &Summary) -> Option<(&Arm, Option<&Arm>)> {
-    let all = || summary.arms.iter().filter(|arm| is_ill(summary, arm));
+    let all = || summary.arms.iter().filter(|arm| is_ill(summary, arm, FULL));
     let fixed = |arm: &Arm| {
         [LONGER, FASTER, SLOWER].iter().find_map(|options| cured(summary, arm, options))
     };
@@ -255,34 +244,21 @@ fn ill(summary: &Summary) -> Option<(&Arm, Option<&Arm>)> {
 }
 
 /// Every change that this run gives a reason for.
-fn advise(summary: &Summary) -> Vec<Advice> {
+fn remedies(summary: &Summary) -> Vec<Remedy> {
     let Some((arm, _)) = ill(summary) else { return Vec::new() };
-    if overflow(arm) == Some(Overflow::Rare) {
-        return vec![tolerate()];
+    let of = |name: &str| Remedy::of(FULL, name);
+    let how = overflow(arm);
+    if how == Some(Overload::Rare) {
+        return vec![of("tolerate")];
     }
     let proof = |options: &[&str]| cured(summary, arm, options).map(|well| proof(arm, well));
-    let mut all =
-        vec![longer(arm, cured(summary, arm, LONGER), longest(summary, arm), proof(LONGER))];
-    let lasting = overflow(arm) == Some(Overflow::Lasting);
+    let lasting = how == Some(Overload::Lasting);
     let faster = proof(FASTER);
+    let mut all = vec![longer(summary, arm).proven(proof(LONGER))];
     if lasting || faster.is_some() {
-        all.push(Advice {
-            cause: CAUSE.to_owned(),
-            change: "Accept faster: call accept(2) in a loop until EAGAIN, in a dedicated thread, or in more processes (SO_REUSEPORT). Nothing else helps if connections keep arriving faster than the server accepts them.".to_owned(),
-            cost: "The program must be changed. Connections that it accepts earlier occupy its file descriptors and memory earlier.".to_owned(),
-            undo: "Revert the change of the program; no kernel setting is involved.".to_owned(),
-            proof: faster,
-        });
+        all.push(of("faster").proven(faster));
     }
-    if let Some(proof) = proof(SLOWER) {
-        all.push(Advice {
-            cause: CAUSE.to_owned(),
-            change: "Let the client open fewer connections at a time, with a connection pool or with pauses between bursts.".to_owned(),
-            cost: "The client needs longer for the same number of connections. A pool keeps idle connections open on both hosts.".to_owned(),
-            undo: "Remove the pool or the pauses.".to_owned(),
-            proof: Some(proof),
-        });
-    }
+    all.extend(proof(SLOWER).map(|proof| of("fewer").proven(Some(proof))));
     all.extend(abort(summary, arm));
     if lasting {
         // A longer queue only delays: it is the last resort then.
@@ -291,66 +267,49 @@ fn advise(summary: &Summary) -> Vec<Advice> {
     all
 }
 
-fn tolerate() -> Advice {
-    Advice {
-        cause: CAUSE.to_owned(),
-        change: "No change is needed while overflows stay rare. Watch the rate of TcpExtListenOverflows (`nstat TcpExtListenOverflows`), and act if it grows from day to day.".to_owned(),
-        cost: "The few connections that meet a full queue wait 1 s or longer.".to_owned(),
-        undo: "Nothing was changed.".to_owned(),
-        proof: None,
-    }
-}
-
-fn longer(arm: &Arm, well: Option<&Arm>, held: Option<u32>, proof: Option<String>) -> Advice {
-    let to = match held {
-        Some(peak) => {
-            format!(" to more than {}, the longest queue under this load", number::count(peak))
-        }
-        None => String::new(),
-    };
+/// A longer queue, with the length that was enough and what a full one costs.
+fn longer(summary: &Summary, arm: &Arm) -> Remedy {
+    let remedy = Remedy::of(FULL, Overload::Bursts.remedy());
+    let well = cured(summary, arm, LONGER);
     let limit =
         well.or(Some(arm)).and_then(listener).map_or(0, |listener| u64::from(listener.limit));
     let full = limit + 1;
-    let memory = full * CONNECTION_BYTES;
-    let interval = arm.own.queues.as_deref().and_then(|queues| queues.accept_interval_us);
-    let wait = match interval {
-        Some(us) => format!(
-            " The last connection in a full queue waits for all those before it: {} × {} = {}.",
+    let memory = number::bytes((full * CONNECTION_BYTES) as f64);
+    let mut cost =
+        format!("{} A full queue of {} takes {memory}", remedy.cost, number::count(full));
+    if let Some(us) = arm.own.queues.as_deref().and_then(|queues| queues.accept_interval_us) {
+        cost += &format!(
+            ", and its last connection waits {} × {} = {}",
             number::count(full),
             number::time(us),
             number::time(us * full as f64)
-        ),
-        None => " The last connection in a full queue waits for all those before it: queue length × time of one accept(2).".to_owned(),
-    };
-    Advice {
-        cause: CAUSE.to_owned(),
-        change: format!(
-            "Raise the backlog of listen(2){to}, and net.core.somaxconn to at least the same value."
-        ),
-        cost: format!(
-            "About 2.7 kB of kernel memory for each waiting connection, {} for a full queue of {}.{wait}",
-            tcptoll_core::number::bytes(memory as f64),
-            number::count(full)
-        ),
-        undo: "Restore the previous backlog and net.core.somaxconn. Both take effect only when the server calls listen(2) again, which for most servers means a restart.".to_owned(),
-        proof,
+        );
+    }
+    let remedy = Remedy { cost: cost + ".", ..remedy };
+    match longest(summary, arm).map(u64::from).map(number::count) {
+        Some(peak) => {
+            let backlog = "backlog of listen(2)";
+            let more = format!("{backlog} to more than {peak} (the longest queue under this load)");
+            remedy.with(backlog, more)
+        }
+        None => remedy,
     }
 }
 
 /// The reset instead of silence: another choice, with a cost of its own.
-fn abort(summary: &Summary, arm: &Arm) -> Option<Advice> {
+fn abort(summary: &Summary, arm: &Arm) -> Option<Remedy> {
     let on = |arm: &&Arm| arm.factors.get(ABORT).and_then(|level| level.as_str()) == Some("on");
-    let other = summary.arms.iter().filter(on).find(|other| differ_only_in(other, arm, &[ABORT]));
+    let other = variants(summary, arm, &[ABORT]).find(on);
     let silent = ["timeout", "connect-timeout"].iter().any(|class| arm.errors.contains_key(*class));
-    let lasting = overflow(arm) == Some(Overflow::Lasting);
-    if other.is_none() && !(silent && lasting) {
+    let lasting = overflow(arm) == Some(Overload::Lasting);
+    if other.is_none() && !on(&arm) && !(silent && lasting) {
         return None;
     }
     let after = |arm: &Arm| {
         let failed = arm.histograms.get(FAILURE.name).filter(|failed| failed.count > 0)?;
         Some((failed.count, number::time(failed.p50.or(failed.mean)?)))
     };
-    let proof = other.filter(|other| other.name != arm.name).map(|other| {
+    let proof = other.map(|other| {
         let with = |arm: &Arm| match after(arm) {
             Some((count, time)) => {
                 format!("{} connections failed (median after {time})", number::count(count))
@@ -367,13 +326,7 @@ fn abort(summary: &Summary, arm: &Arm) -> Option<Advice> {
             with(arm)
         )
     });
-    Some(Advice {
-        cause: CAUSE.to_owned(),
-        change: "Alternative: set net.ipv4.tcp_abort_on_overflow=1 on the server, so that clients fail early instead of waiting. A worker that waits for a silent server cannot serve other requests.".to_owned(),
-        cost: "Connections that would have succeeded after a second fail with 'connection reset by peer'. SYNs that meet a full queue, and refused ACKs of SYN cookies, are still dropped silently.".to_owned(),
-        undo: "Set net.ipv4.tcp_abort_on_overflow=0. It takes effect immediately.".to_owned(),
-        proof,
-    })
+    Some(Remedy::of(FULL, "abort").proven(proof))
 }
 
 /// What the run measured with a change in place.
@@ -481,7 +434,7 @@ mod tests {
              would have been enough. With backlog 1024, all 500 received their first byte within 131 ms."
         );
         let advice = &summary.advice[0];
-        assert!(advice.change.contains("to more than 251"), "{}", advice.change);
+        assert!(advice.change.contains("to more than 251 (the longest queue"), "{}", advice.change);
         assert!(advice.cost.contains("1,025 × 500 µs = 512 ms"), "{}", advice.cost);
         let proof = advice.proof.as_deref().unwrap();
         assert!(proof.starts_with("arm backlog 1024: all 500 connections"), "{proof}");

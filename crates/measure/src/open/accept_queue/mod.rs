@@ -18,7 +18,7 @@ use super::accept_queue::settings::AcceptQueueSettings;
 use super::accept_queue::trial::AcceptQueueTrial;
 use crate::kit::TrialError;
 use crate::kit::plan::{Context, Experiment, Outcome, Plan};
-use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
+use crate::kit::queue_causes::SYN_QUEUE_FULL;
 
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\
@@ -95,7 +95,7 @@ pub(crate) const SPEC: Spec = Spec {
     margin: 0.05,
     operation: Noun::CONNECTION,
     tables: sheet::TABLES,
-    causes: &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL],
+    causes: &[&findings::OVERFLOW, &SYN_QUEUE_FULL],
     conclude: findings::conclude,
 };
 

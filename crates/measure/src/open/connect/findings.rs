@@ -5,7 +5,8 @@
 //! client cannot tell a lost SYN from a dropped one.
 
 use serde_json::Value;
-use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::finding::Finding;
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Cause, NextStep, PlaceKind, Summary};
 use tcptoll_core::stats::HistogramSummary;
@@ -17,10 +18,12 @@ use tcptoll_core::verdict::warning::Warning;
 
 use crate::kit::compared::{failures, headline};
 use crate::kit::conclusion::{
-    answer_of, cured, enumerated, explain, explanations, first_stated, in_arm, step,
+    answer_of, cured, enumerated, explain, explanations, first_stated, ill, in_arm, step,
 };
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
-use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL, felt};
+use crate::kit::queue_causes::{
+    ACCEPT_QUEUE_FULL, FULL, LONGER, SYN_QUEUE_FULL, all_connected, felt, whose,
+};
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -31,23 +34,10 @@ pub(super) fn conclude(summary: &mut Summary) {
     summary.next = next(summary);
 }
 
-/// Options that make an accept queue longer.
-const QUEUE: &[&str] = &["backlog", "server-sysctl"];
-
+/// Of the accept queue the cause itself has its proof.
 fn proof(summary: &Summary, id: &str) -> Option<String> {
-    if !id.ends_with("-queue-full") {
-        return None;
-    }
-    let cause = summary.causes.iter().find(|cause| cause.id == id)?;
-    let ill = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
-    let well = cured(summary, ill, QUEUE)?;
-    let max = well.histograms.get("connect_us").and_then(|h| h.max)?;
-    Some(format!(
-        "arm {}: all {} connected, the slowest in {}",
-        well.name,
-        number::count(well.ok),
-        number::time(max)
-    ))
+    let ill = ill(summary, SYN_QUEUE_FULL.id).filter(|_| id == SYN_QUEUE_FULL.id)?;
+    all_connected(cured(summary, ill, LONGER)?)
 }
 
 /// Backlogs above `net.core.somaxconn` are clamped to it: arms that asked for different ones have the
@@ -103,12 +93,10 @@ fn answer(summary: &Summary) -> String {
     }
     // Whose fault it is stands before what it did.
     let is_target = summary.place.kind == PlaceKind::Target;
-    if is_target && summary.causes.first().is_some_and(|cause| cause.id == "accept-queue-full") {
-        sentences.insert(
-            0,
-            "This load filled the server's accept queue, or helped to, and whoever connects then waits."
-                .to_owned(),
-        );
+    if is_target && summary.causes.first().is_some_and(|cause| cause.id == FULL) {
+        let whose = ill(summary, FULL).and_then(|arm| whose(arm, "server's accept queue"));
+        let unknown = "This load filled the server's accept queue, or helped to.";
+        sentences.insert(0, whose.unwrap_or_else(|| unknown.to_owned()));
     }
     // Of all sentences that follow the first one, a load that was cut short must not be missed.
     if let Some(cut) = cut(&measured) {
@@ -173,7 +161,7 @@ fn trouble(summary: &Summary, measured: &[&Arm]) -> Vec<String> {
         sentences.extend(waited.map(|(arm, text)| format!("{}{text}.", in_arm(measured, arm))));
     }
     let spared = ill.and_then(|(_, arm)| {
-        let well = cured(summary, arm, QUEUE)?;
+        let well = cured(summary, arm, LONGER)?;
         let max = well.histograms.get("connect_us").and_then(|h| h.max)?;
         Some(format!(
             "{}all {} connected, the slowest in {}.",
@@ -224,7 +212,7 @@ fn healthy<'a>(summary: &Summary, measured: &[&'a Arm]) -> Vec<&'a Arm> {
             !ill(&arm.name)
                 && !summary.arms.iter().any(|other| {
                     ill(&other.name)
-                        && cured(summary, other, QUEUE).is_some_and(|w| w.name == arm.name)
+                        && cured(summary, other, LONGER).is_some_and(|w| w.name == arm.name)
                 })
         })
         .copied()
@@ -490,15 +478,8 @@ pub(super) const CAUSES: &[&CauseSpec] =
     &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL, &SYN_LOST_OR_QUEUE_FULL, &LOCAL_PORTS_SCARCE];
 
 /// SYNs were retransmitted, and the server's counters are out of reach.
-const SYN_LOST_OR_QUEUE_FULL: CauseSpec = CauseSpec {
-    id: "syn-lost-or-queue-full",
-    test: syn_lost_or_queue_full,
-    remedy: Remedy::Setting {
-        change: "On the server, run `nstat -az TcpExtListenOverflows TcpExtListenDrops TcpExtTCPReqQFullDrop` during the load, and compare Recv-Q with Send-Q in `ss -lnt`. If the counters grow, raise the backlog of listen(2) and net.core.somaxconn, or accept faster. If they do not grow, look for packet loss on the path.",
-        cost: "Reading the counters costs nothing. A longer queue costs kernel memory: about 2.7 kB for each connection in the accept queue, about 300 bytes for each half-open request.",
-        undo: "Restore the previous backlog and net.core.somaxconn. Both take effect only when the server calls listen(2) again.",
-    },
-};
+const SYN_LOST_OR_QUEUE_FULL: CauseSpec =
+    CauseSpec::of("syn-lost-or-queue-full", syn_lost_or_queue_full);
 
 /// Whether so many waits are worth a sentence: more than 1 % of the handshakes, or any of fewer
 /// than 100.
@@ -536,7 +517,7 @@ fn syn_lost_or_queue_full(arm: &Arm) -> Option<Finding> {
         ("handshakes_on_the_ladder", Value::from(late)),
         ("gave_up_connecting", Value::from(gave_up)),
     ];
-    Some(Finding { text, evidence: evidence.map(|(name, value)| (name.to_owned(), value)).into() })
+    Some(Finding::new(text, evidence))
 }
 
 #[cfg(test)]
@@ -552,7 +533,7 @@ mod tests {
             port: 80,
             accept_queue_peak: 1,
             accept_queue_limit: limit,
-            syn_queue_peak: None,
+            ..Listener::default()
         };
         let factor = backlog.map(|backlog| ("backlog".to_owned(), backlog.into()));
         Arm {
@@ -699,7 +680,7 @@ mod tests {
             port: 80,
             accept_queue_peak: 5,
             accept_queue_limit: 4,
-            syn_queue_peak: None,
+            ..Listener::default()
         };
         let mut own = waiting();
         own.client.listeners = vec![listener];

@@ -1,5 +1,7 @@
 //! What follows from the arms of `syn-queue`: the answer, causes, advice, what next.
 
+use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::finding::Remedy;
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, NextStep, Summary};
 use tcptoll_core::verdict::bound;
@@ -9,22 +11,25 @@ use tcptoll_core::verdict::warning::Warning;
 use super::CAUSES;
 use super::sheet::{dropped, listener, of_server};
 use crate::kit::compared::failures;
-use crate::kit::conclusion::{answer_of, explain, explanations, in_arm, step};
+use crate::kit::conclusion::{
+    answer_of, explain, explanations, ill, in_arm, is_well, step, variants,
+};
+use crate::kit::queue_causes::SYN_QUEUE_FULL;
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
-    explain(summary, CAUSES, proof);
+    explain(summary, CAUSES, |_, _| None);
     summary.answer = answer(summary);
     let same = same_backlogs(&summary.arms);
     summary.warnings.extend(same.iter().map(|warning| warning.entry(None)));
     summary.next = next(summary);
 }
 
-/// The first arm in which the full queue turned clients away.
-fn ill(summary: &Summary) -> Option<&Arm> {
-    let cause = summary.causes.iter().find(|cause| cause.id == "syn-queue-full")?;
-    summary.arms.iter().find(|arm| arm.name == cause.arm)
-}
+/// A full SYN queue, with each way out of it that an arm of the run proves.
+pub(super) const SYN_QUEUE: CauseSpec = SYN_QUEUE_FULL.remedied(remedies);
+
+/// Options that keep a peer from filling the SYN queue, or let clients connect all the same.
+const FIXES: &[&str] = &["backlog", "max-syn-backlog", "server-sysctl", "somaxconn", "syncookies"];
 
 /// Requests that the peer opened, or half-open ones that were seen; 0 without a peer.
 fn pressed(arm: &Arm) -> u32 {
@@ -32,23 +37,20 @@ fn pressed(arm: &Arm) -> u32 {
     peer.map_or(0, |peer| u32::try_from(peer.sources).unwrap_or(u32::MAX))
 }
 
-fn is_well(summary: &Summary, arm: &Arm) -> bool {
-    let named = summary.causes.iter().any(|cause| cause.arm == arm.name);
-    arm.failure.is_none() && arm.attempts > 0 && arm.ok == arm.attempts && !named
-}
-
 /// Arms under at least the same peer in which everybody connected: the measured proof of a fix.
 fn cured<'a>(summary: &'a Summary, ill: &'a Arm) -> impl Iterator<Item = &'a Arm> {
-    summary
-        .arms
-        .iter()
-        .filter(move |arm| arm.name != ill.name && pressed(arm) >= pressed(ill).max(1))
-        .filter(move |arm| is_well(summary, arm))
+    variants(summary, ill, FIXES)
+        .filter(move |arm| pressed(arm) >= pressed(ill).max(1))
+        .filter(move |arm| arm.attempts > 0 && is_well(summary, arm))
 }
 
 /// How an arm that had the same peer got all of its connections.
 fn means(arm: &Arm) -> &'static str {
-    if of_server(arm, "TcpExtSyncookiesSent").is_some() { "SYN cookies" } else { "a longer queue" }
+    if with_cookies(arm) { "SYN cookies" } else { "a longer queue" }
+}
+
+fn with_cookies(arm: &Arm) -> bool {
+    of_server(arm, "TcpExtSyncookiesSent").is_some()
 }
 
 fn typical(arm: &Arm) -> Option<String> {
@@ -59,24 +61,22 @@ fn typical(arm: &Arm) -> Option<String> {
     })
 }
 
-fn proof(summary: &Summary, id: &str) -> Option<String> {
-    if id != "syn-queue-full" {
-        return None;
-    }
-    let well: Vec<String> = cured(summary, ill(summary)?)
-        .filter_map(|arm| {
-            let max = arm.histograms.get("connect_us")?.max?;
-            Some(format!(
-                "arm {}: all {} connected with {}, {}",
-                arm.name,
-                number::count(arm.ok),
-                means(arm),
-                slowest(arm, max)
-            ))
-        })
-        .take(2)
-        .collect();
-    (!well.is_empty()).then(|| well.join("; "))
+/// Cookies, and a longer queue where an arm proves it.
+fn remedies(summary: &Summary) -> Vec<Remedy> {
+    let Some(ill) = ill(summary, SYN_QUEUE.id) else { return Vec::new() };
+    let proof = |cookies: bool| {
+        let arm = cured(summary, ill).find(|arm| with_cookies(arm) == cookies)?;
+        let max = arm.histograms.get("connect_us")?.max?;
+        let (name, all, slowest) = (&arm.name, number::count(arm.ok), slowest(arm, max));
+        Some(format!("arm {name}: all {all} connected with {}, {slowest}", means(arm)))
+    };
+    let of = |name: &str| Remedy::of(SYN_QUEUE.id, name);
+    let longer = proof(false).map(|proof| of("longer").proven(Some(proof)));
+    let mut all = vec![of("cookies").proven(proof(true))];
+    all.extend(longer);
+    // What is proven stands first.
+    all.sort_by_key(|one| one.proof.is_none());
+    all
 }
 
 /// The slowest connection. In an open loop the time counts from when it was due, so it includes what the
@@ -105,7 +105,7 @@ fn answer(summary: &Summary) -> String {
     }
     let mut sentences = Vec::new();
     sentences.extend(bound::sentence(summary, "connections_per_s", "connections"));
-    if let Some(ill) = ill(summary) {
+    if let Some(ill) = ill(summary, SYN_QUEUE.id) {
         sentences.push(turned_away(&measured, ill));
         let mut named = Vec::new();
         for arm in cured(summary, ill) {
@@ -229,7 +229,7 @@ mod tests {
         arm
     }
 
-    fn with_cookies(mut arm: Arm) -> Arm {
+    fn cookies(mut arm: Arm) -> Arm {
         let counters = &mut arm.server.as_mut().unwrap().counters;
         counters.insert("TcpExtSyncookiesSent".to_owned(), 200);
         arm
@@ -246,7 +246,7 @@ mod tests {
         let summary = concluded(vec![
             arm("healthy", 200, 1, 0),
             arm("full", 0, 129, 129),
-            with_cookies(arm("cookies", 200, 129, 129)),
+            cookies(arm("cookies", 200, 129, 129)),
             arm("longer", 200, 130, 129),
         ]);
         assert_eq!(
@@ -254,10 +254,25 @@ mod tests {
             "In arm full, 0 of 200 clients connected: 129 half-open requests filled the SYN queue, and the server dropped 800 SYNs. With SYN cookies, all 200 connected in 62.0 µs (median). With a longer queue, all 200 connected in 62.0 µs (median)."
         );
         assert!(summary.answer.chars().count() <= 400);
-        let [advice] = summary.advice.as_slice() else { panic!("{:?}", summary.advice) };
-        let proof = advice.proof.as_ref().unwrap();
-        assert!(proof.contains("arm cookies: all 200 connected with SYN cookies"), "{proof}");
-        assert!(proof.contains("arm longer: all 200 connected with a longer queue"), "{proof}");
+        let proofs: Vec<&str> =
+            summary.advice.iter().filter_map(|one| one.proof.as_deref()).collect();
+        assert!(
+            proofs[0].starts_with("arm cookies: all 200 connected with SYN cookies"),
+            "{proofs:?}"
+        );
+        assert!(
+            proofs[1].starts_with("arm longer: all 200 connected with a longer queue"),
+            "{proofs:?}"
+        );
+        assert!(summary.advice[1].change.starts_with("Raise the backlog"), "{:?}", summary.advice);
+    }
+
+    #[test]
+    fn a_longer_queue_that_an_arm_proves_comes_before_cookies_that_none_does() {
+        let summary = concluded(vec![arm("full", 0, 129, 129), arm("longer", 200, 130, 129)]);
+        let [longer, cookies] = summary.advice.as_slice() else { panic!("{:?}", summary.advice) };
+        assert!(longer.change.starts_with("Raise the backlog") && longer.proof.is_some());
+        assert!(cookies.change.starts_with("Set net.ipv4.tcp_syncookies=1"), "{cookies:?}");
     }
 
     #[test]
@@ -279,7 +294,7 @@ mod tests {
 
     #[test]
     fn where_nobody_was_turned_away_the_answer_says_so() {
-        let summary = concluded(vec![with_cookies(arm("cookies", 200, 129, 129))]);
+        let summary = concluded(vec![cookies(arm("cookies", 200, 129, 129))]);
         assert!(summary.causes.is_empty());
         assert_eq!(
             summary.answer,

@@ -21,7 +21,7 @@ use super::syn_queue::settings::SynQueueSettings;
 use super::syn_queue::trial::SynQueueTrial;
 use crate::kit::TrialError;
 use crate::kit::plan::{Context, Experiment, Outcome, Plan};
-use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
+use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 
 /// The most half-open requests that the measured listener was seen to hold.
 pub(super) const HALF_OPEN_PEAK: MetricSpec =
@@ -31,7 +31,7 @@ pub(super) const HALF_OPEN_PEAK: MetricSpec =
 pub(super) const HALF_OPEN_MAX: u64 = 65_536;
 
 /// Every cause that a run may name, in the order of the answer.
-const CAUSES: &[&CauseSpec] = &[&SYN_QUEUE_FULL, &ACCEPT_QUEUE_FULL];
+const CAUSES: &[&CauseSpec] = &[&findings::SYN_QUEUE, &ACCEPT_QUEUE_FULL];
 
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\

@@ -1,13 +1,11 @@
 //! What follows from the arms of `page`: the answer, causes, what to run next.
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
-use tcptoll_core::experiment::spec::{CauseSpec, Finding, MetricSpec, Remedy};
+use tcptoll_core::experiment::spec::{CauseSpec, MetricSpec};
+use tcptoll_core::finding::{Finding, Remedy};
 use tcptoll_core::http::status::reason;
 use tcptoll_core::number;
 use tcptoll_core::page::waterfall::Request;
-use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
+use tcptoll_core::record::{Arm, NextStep, Summary};
 use tcptoll_core::units::{capital, plural};
 use tcptoll_core::verdict::names::Names;
 
@@ -17,7 +15,7 @@ use super::{
 };
 use crate::kit::compared::{failures, headline};
 use crate::kit::conclusion::{
-    answer_of, cured, differ_only_in, explain, explanations, in_arm, step, value,
+    answer_of, cured, explain, explanations, ill, in_arm, proven, step, value,
 };
 use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 
@@ -33,8 +31,7 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
     if id != CONNECTION_PER_RESOURCE.id {
         return None;
     }
-    let cause = summary.causes.iter().find(|cause| cause.id == id)?;
-    let ill = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
+    let ill = ill(summary, id)?;
     let well = cured(summary, ill, &settings::KEPT)?;
     let [took, instead] = [span(well)?, span(ill)?].map(number::time);
     Some(format!("arm {}: the page takes {took} instead of {instead}", well.name))
@@ -168,92 +165,45 @@ pub(super) const ALL: &[&CauseSpec] =
     &[&ACCEPT_QUEUE_FULL, &CONNECTION_PER_RESOURCE, &NEXT_PAGE_RECONNECTS, &HEAD_OF_LINE];
 
 /// The server closes after each response.
-const CONNECTION_PER_RESOURCE: CauseSpec = CauseSpec {
-    id: "connection-per-resource",
-    test: per_resource,
-    remedy: Remedy::Setting {
-        change: "Enable keep-alive on the server: `KeepAlive On` in Apache, `keepalive_timeout` \
-                 above 0 in nginx",
-        cost: "Until the keep-alive timeout, an idle connection occupies memory, and with Apache's \
-               prefork or worker MPM also a process or thread",
-        undo: "Set `KeepAlive Off` in Apache, `keepalive_timeout 0` in nginx",
-    },
-};
+const CONNECTION_PER_RESOURCE: CauseSpec = CauseSpec::of("connection-per-resource", per_resource);
 
 /// The second page finds its connections closed.
-const NEXT_PAGE_RECONNECTS: CauseSpec = CauseSpec {
-    id: "next-page-reconnects",
-    test: reconnects,
-    remedy: Remedy::Setting {
-        change: "Make the server's keep-alive timeout longer than the visitors' think time between \
-                 two pages: `KeepAliveTimeout` in Apache, `keepalive_timeout` in nginx",
-        cost: "The server keeps idle connections longer",
-        undo: "Restore the previous timeout",
-    },
-};
+const NEXT_PAGE_RECONNECTS: CauseSpec = CauseSpec::of("next-page-reconnects", reconnects);
 
 /// The name of [`HEAD_OF_LINE`].
 const ID: &str = "page-head-of-line";
 
 /// All requests share a connection, and their data waits for a lost segment of it.
-const HEAD_OF_LINE: CauseSpec =
-    CauseSpec { id: ID, test: held, remedy: Remedy::Computed(several_connections) };
+const HEAD_OF_LINE: CauseSpec = CauseSpec::of(ID, held).remedied(several_connections);
 
 /// Several connections, where the run did not compare them, or found them faster; else less loss.
-fn several_connections(summary: &Summary) -> Vec<Advice> {
-    let found = |arm: &&Arm| summary.causes.iter().any(|c| c.id == ID && c.arm == arm.name);
-    let pair = summary.arms.iter().find(found).and_then(|one| {
-        let same = |arm: &&Arm| !is_one_connection(arm) && differ_only_in(arm, one, &["protocol"]);
-        Some((one, summary.arms.iter().find(same)?))
+fn several_connections(summary: &Summary) -> Vec<Remedy> {
+    let pair = ill(summary, ID).and_then(|one| {
+        Some((one, proven(summary, one, &["protocol"], |arm| !is_one_connection(arm))?))
     });
     let mean = |arm: &Arm| value(arm, super::SPAN_MEAN.name);
     let times = pair.and_then(|(one, several)| Some((one, mean(one)?, several, mean(several)?)));
-    let advice = |change: &str, cost: &str, undo: &str, proof| {
-        let [cause, change, cost, undo] = [ID, change, cost, undo].map(str::to_owned);
-        vec![Advice { cause, change, cost, undo, proof }]
-    };
-    let cost = "Each connection has a handshake and a congestion window of its own";
-    let undo = "Use one HTTP/2 connection again";
-    match times {
-        None => advice(
-            "Compare with HTTP/1.1 (--protocol http/1.1,h2), whose connections do not wait for each other",
-            cost,
-            undo,
-            None,
-        ),
+    let of = |name: &str| Remedy::of(ID, name);
+    vec![match times {
+        None => of("compare"),
         Some((one, of_one, several, of_several)) if of_several < of_one => {
-            let proof = format!(
+            of("http-1.1").proven(Some(format!(
                 "mean network span {} ({}), {} ({})",
                 number::time(of_several),
                 several.name,
                 number::time(of_one),
                 one.name
-            );
-            advice(
-                "Use HTTP/1.1, whose connections do not wait for each other",
-                cost,
-                undo,
-                Some(proof),
-            )
+            )))
         }
         // Several connections were no help: what is left is the loss itself.
-        Some(_) => advice(
-            "Find where the path loses packets: `tcptoll explain retransmissions`",
-            "That depends on the cause",
-            "Nothing was changed yet",
-            None,
-        ),
-    }
+        Some(_) => of("losses"),
+    }]
 }
 
 /// Whether all requests of the page shared one connection, so that a lost segment delays all of them.
 fn is_one_connection(arm: &Arm) -> bool {
     value(arm, CONNECTIONS.name).is_some_and(|opened| opened < 1.5)
         && value(arm, REQUESTS.name).is_some_and(|requests| requests > 1.5)
-}
-
-fn evidence<const N: usize>(values: [(&str, f64); N]) -> BTreeMap<String, Value> {
-    values.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
 }
 
 fn per_resource(arm: &Arm) -> Option<Finding> {
@@ -271,13 +221,13 @@ fn per_resource(arm: &Arm) -> Option<Finding> {
          were on the critical path and took {}",
         number::time(time)
     );
-    let evidence = evidence([
+    let evidence = [
         (CONNECTIONS.name, connections),
         (REQUESTS.name, requests),
         (CRITICAL_HANDSHAKES.name, critical),
         (CRITICAL_HANDSHAKE.name, time),
-    ]);
-    Some(Finding { text, evidence })
+    ];
+    Some(Finding::new(text, evidence))
 }
 
 fn reconnects(arm: &Arm) -> Option<Finding> {
@@ -292,8 +242,8 @@ fn reconnects(arm: &Arm) -> Option<Finding> {
         "The next page opened {opened:.0} new connections, because the server had closed those of \
          the first page"
     );
-    let evidence = evidence([(NEXT_CONNECTIONS.name, opened), (CONNECTIONS.name, first)]);
-    Some(Finding { text, evidence })
+    let evidence = [(NEXT_CONNECTIONS.name, opened), (CONNECTIONS.name, first)];
+    Some(Finding::new(text, evidence))
 }
 
 /// Held data is named from this share of the span on.
@@ -309,8 +259,8 @@ fn held(arm: &Arm) -> Option<Finding> {
         "All requests shared one connection. Per load, received data waited {} on it for lost segments",
         number::time(held)
     );
-    let evidence = evidence([(HELD.name, held), (super::SPAN_MEAN.name, span)]);
-    Some(Finding { text, evidence })
+    let evidence = [(HELD.name, held), (super::SPAN_MEAN.name, span)];
+    Some(Finding::new(text, evidence))
 }
 
 #[cfg(test)]
@@ -387,7 +337,7 @@ mod tests {
         let mut six = named("http/1.1", of_page(0.0, 6.0));
         let slower = advice(vec![h2.clone(), six.clone()]);
         assert_eq!(slower.proof, None);
-        assert!(slower.change.contains("explain retransmissions"), "{}", slower.change);
+        assert!(slower.change.contains("loses packets: retransmissions"), "{}", slower.change);
         six.metrics.get_mut(crate::pages::page::SPAN_MEAN.name).unwrap().value = 50e3;
         let faster = advice(vec![h2, six]);
         assert!(faster.change.starts_with("Use HTTP/1.1"), "{}", faster.change);

@@ -1,7 +1,7 @@
 //! What follows from the arms of `visitors`: the answer, causes, what to run next.
 
-use serde_json::Value;
-use tcptoll_core::experiment::spec::{CauseSpec, Finding, MetricSpec, Remedy};
+use tcptoll_core::experiment::spec::{CauseSpec, MetricSpec};
+use tcptoll_core::finding::Finding;
 use tcptoll_core::number;
 use tcptoll_core::record::{Arm, Summary};
 use tcptoll_core::verdict::names::Names;
@@ -111,32 +111,17 @@ fn slow(arms: &[&Arm]) -> Option<String> {
 }
 
 /// Every cause that a run may name, in the order of the answer.
-pub(super) const ALL: &[&CauseSpec] =
-    &[&MEMORY_ENDS_WORKERS, &IDLE_HOLDS_WORKERS, &ACCEPT_QUEUE_FULL];
+pub(super) const ALL: &[&CauseSpec] = &[&MEMORY_ENDS_WORKERS, &IDLE_HOLDS_WORKERS, &QUEUE_FULL];
 
 /// Together the processes needed more memory than they have.
-const MEMORY_ENDS_WORKERS: CauseSpec = CauseSpec {
-    id: "memory-limit-kills-workers",
-    test: memory_ends,
-    remedy: Remedy::Setting {
-        change: "Lower `MaxRequestWorkers` to the number of workers that fits into memory: (memory \
-                 limit − memory of the parent process) ÷ memory of one worker",
-        cost: "Further connections wait in the accept queue",
-        undo: "Restore the previous number",
-    },
-};
+const MEMORY_ENDS_WORKERS: CauseSpec = CauseSpec::of("memory-limit-kills-workers", memory_ends);
 
 /// All workers are taken, and most of them by connections that wait for another request.
-const IDLE_HOLDS_WORKERS: CauseSpec = CauseSpec {
-    id: "idle-connections-hold-workers",
-    test: idle_holds,
-    remedy: Remedy::Setting {
-        change: "Lower `KeepAliveTimeout`, or use `mpm_event` with PHP-FPM, where an idle connection \
-                 holds no worker",
-        cost: "With a shorter timeout, a visitor's next page may have to open new connections",
-        undo: "Restore the previous timeout",
-    },
-};
+const IDLE_HOLDS_WORKERS: CauseSpec = CauseSpec::of("idle-connections-hold-workers", idle_holds);
+
+/// Nobody accepts while workers are killed, or all of them wait.
+const QUEUE_FULL: CauseSpec =
+    ACCEPT_QUEUE_FULL.following(&[MEMORY_ENDS_WORKERS.id, IDLE_HOLDS_WORKERS.id]);
 
 /// Idle connections are named where they hold this share of the workers.
 const SHARE: f64 = 0.5;
@@ -161,9 +146,7 @@ fn idle_holds(arm: &Arm) -> Option<Finding> {
         (WORKERS_KEPT.name, kept),
         ("workers", visits.workers as f64),
     ];
-    let evidence =
-        evidence.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
-    Some(Finding { text, evidence })
+    Some(Finding::new(text, evidence))
 }
 
 fn memory_ends(arm: &Arm) -> Option<Finding> {
@@ -185,11 +168,8 @@ fn memory_ends(arm: &Arm) -> Option<Finding> {
         ("memory_limit_bytes", Some(limit.bytes)),
         ("memory_peak_bytes", peak),
     ];
-    let evidence = evidence
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), Value::from(value?))))
-        .collect();
-    Some(Finding { text, evidence })
+    let known = evidence.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    Some(Finding::new(text, known))
 }
 
 #[cfg(test)]

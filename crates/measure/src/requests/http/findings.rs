@@ -1,15 +1,14 @@
 //! What follows from the arms of `http`: the answer in a sentence, causes, advice, what next. Its causes lie in
 //! the reuse of connections, and in who closes them.
 
-use std::collections::BTreeMap;
-
 use crate::kit::compared::{failures, figures, headline};
 use crate::kit::conclusion::{answer_of, enumerated, explain, explanations, step, value};
 use crate::kit::port_causes::LOCAL_PORTS_SCARCE;
 use crate::kit::queue_causes::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use serde_json::Value;
 use tcptoll_core::experiment::figures::RESOLUTION_SHOWN;
-use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::finding::{Evidence, Finding};
 use tcptoll_core::http::reuse::Reuse;
 use tcptoll_core::http::status::reason;
 use tcptoll_core::number;
@@ -462,37 +461,14 @@ pub(super) const ALL: &[&CauseSpec] = &[
 ];
 
 /// The server was asked to close and did not.
-const CLOSE_IGNORED: CauseSpec = CauseSpec {
-    id: "close-ignored",
-    test: close_ignored,
-    remedy: Remedy::Setting {
-        change: "Let the client close after the response (--reuse client-close), or find the proxy or load balancer on the path that does not forward `Connection: close` to the server.",
-        cost: "A client that closes first holds TIME-WAIT, and with it a local port.",
-        undo: "Use --reuse server-close again.",
-    },
-};
+const CLOSE_IGNORED: CauseSpec = CauseSpec::of("close-ignored", close_ignored);
 
 /// The server closed connections that were to be reused.
-const KEEPALIVE_INERT: CauseSpec = CauseSpec {
-    id: "keepalive-inert",
-    test: keepalive_inert,
-    remedy: Remedy::Setting {
-        change: "Raise the server's keep-alive timeout and its maximum number of requests per connection, and check that keep-alive is on at every proxy on the path. nginx: keepalive_requests, keepalive_timeout, and towards its upstream proxy_http_version 1.1 with an empty Connection header. Apache: KeepAlive, MaxKeepAliveRequests, KeepAliveTimeout.",
-        cost: "Idle connections occupy memory on both hosts. A server with one process per connection needs a whole process for each.",
-        undo: "Restore the previous values.",
-    },
-};
+const KEEPALIVE_INERT: CauseSpec = CauseSpec::of("keepalive-inert", keepalive_inert);
 
 /// The server closed idle connections just as requests left.
-const CLOSE_RACE: CauseSpec = CauseSpec {
-    id: "close-race",
-    test: close_race,
-    remedy: Remedy::Setting {
-        change: "If connections were idle before, let the client close them first: make its idle timeout shorter than the server's keep-alive timeout, by at least one round trip plus one second. For a load balancer and its servers, set the servers' keep-alive timeout above the balancer's idle timeout. If they were not idle (closed_while_idle 0), look in the server's log for workers that end, and for a maximum of requests.",
-        cost: "The server keeps idle connections longer, which occupies memory.",
-        undo: "Restore the previous timeouts.",
-    },
-};
+const CLOSE_RACE: CauseSpec =
+    CauseSpec::of("close-race", close_race).following(&[KEEPALIVE_INERT.id]);
 
 /// Errors that come with a close of the server.
 const BROKEN: [&str; 3] = ["truncated", "reset", "close-race"];
@@ -504,11 +480,11 @@ fn close_ignored(arm: &Arm) -> Option<Finding> {
         "The server kept the connection open {} although it was to close it (Connection: close, or HTTP/1.0 without keep-alive), and the client closed in its place. The run therefore does not measure a server that closes.",
         plural(closing.ignored, "time")
     );
-    let evidence = BTreeMap::from([
+    let evidence = Evidence::from([
         ("ignored".to_owned(), Value::from(closing.ignored)),
         ("closed_by_server".to_owned(), Value::from(closing.by_server)),
     ]);
-    Some(Finding { text, evidence })
+    Some(Finding::new(text, evidence))
 }
 
 /// Connections were to be used again, and the server closed them soon. Without a single success
@@ -531,7 +507,7 @@ pub(super) fn keepalive_inert(arm: &Arm) -> Option<Finding> {
     let found = arm.metrics.get("requests_per_connection")?.value;
     let made = arm.connections_ok?;
     let often = |closed: u64| closed >= CLOSED_MIN && closed.saturating_mul(2) >= made;
-    let mut evidence = BTreeMap::from([
+    let mut evidence = Evidence::from([
         ("requests_per_connection".to_owned(), Value::from(found)),
         ("closed_by_server".to_owned(), Value::from(closing.by_server)),
         ("connections_ok".to_owned(), Value::from(made)),
@@ -548,7 +524,7 @@ pub(super) fn keepalive_inert(arm: &Arm) -> Option<Finding> {
             evidence.insert("idle_close_us".into(), us.into());
             text += &format!(", after {}", number::time(us));
         }
-        return Some(Finding { text: text + ".", evidence });
+        return Some(Finding::new(text + ".", evidence));
     }
     // A close that breaks a response, or takes the place of one, is a failure and no policy.
     let broken = BROKEN.iter().filter_map(|class| arm.errors.get(*class)).sum();
@@ -570,7 +546,7 @@ pub(super) fn keepalive_inert(arm: &Arm) -> Option<Finding> {
             "The server closed connections that the client would have reused: each carried {found:.1} requests on average."
         ),
     };
-    Some(Finding { text, evidence })
+    Some(Finding::new(text, evidence))
 }
 
 /// The round number that this is, nearly: 1, 2 or 5 times a power of ten.
@@ -585,7 +561,7 @@ fn round(found: f64) -> Option<u64> {
 /// The server closed an idle connection just as a request left.
 fn close_race(arm: &Arm) -> Option<Finding> {
     let lost = arm.errors.get("close-race").copied().filter(|&count| count > 0)?;
-    let mut evidence = BTreeMap::from([("close-race".to_owned(), Value::from(lost))]);
+    let mut evidence = Evidence::from([("close-race".to_owned(), Value::from(lost))]);
     let mut text = format!(
         "{} of {} requests failed because the server closed their connection right after they were sent: it \
          may have been closing it already",
@@ -601,5 +577,5 @@ fn close_race(arm: &Arm) -> Option<Finding> {
         evidence.insert("closed_while_idle".into(), closing.while_idle.into());
     }
     text += ". It is unknown whether the server processed them.";
-    Some(Finding { text, evidence })
+    Some(Finding::new(text, evidence))
 }

@@ -3,13 +3,13 @@
 //! and what the arm of the same run that has it measured. A setting that the run shows to be useless is
 //! stated as such.
 
-use std::collections::BTreeSet;
-
 use super::{LOCAL, LOCAL_LATENCY_MEAN};
-use crate::kit::conclusion::value;
+use crate::kit::conclusion::{changed, value, variants};
+use tcptoll_core::finding::Remedy;
 use tcptoll_core::number;
-use tcptoll_core::record::{Advice, Arm, Summary, WorkerPool};
+use tcptoll_core::record::{Arm, Summary, WorkerPool};
 use tcptoll_core::stats::Series;
+use tcptoll_core::units::capital;
 
 /// The cause that a run of this experiment looks for.
 pub(super) const STUCK: &str = "workers-stuck";
@@ -211,126 +211,34 @@ fn mean_within(series: &Series, from: f64, until: f64) -> Option<f64> {
     (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
 }
 
-/// A setting that may keep workers from waiting.
-struct Fix {
-    /// The options of an arm that has it; the first fix whose options are all changed is meant.
-    options: &'static [&'static str],
-    /// What to change, where it helped or was not measured.
-    change: &'static str,
-    /// What to know where the run shows that it does not help.
-    useless: &'static str,
-    cost: &'static str,
-    undo: &'static str,
-    /// Whether it is advised without a proof.
-    general: bool,
-}
+/// Settings that may keep workers from waiting: a remedy's name in `docs/causes.md`, and the options of an arm that has
+/// it. The more special first: the first whose options are all changed is meant.
+const ALL: [(&str, &[&str]); 10] = [
+    ("backoff", &["retries", "backoff"]),
+    ("few-retries", &["retries"]),
+    ("local-cache", &["cache"]),
+    ("pool-and-timeout", &["connection", "answer-timeout"]),
+    ("connection-pool", &["connection"]),
+    ("abort-on-overflow", &["abort-on-overflow"]),
+    ("longer-backlog", &["backend-backlog"]),
+    ("more-workers", &["workers"]),
+    ("connect-timeout", &["connect-timeout"]),
+    ("response-timeout", &["answer-timeout"]),
+];
 
-/// The more special first.
-const ALL: [Fix; 10] = [
-    Fix {
-        options: &["retries", "backoff"],
-        change: "Retry a failed backend call only with exponential backoff and jitter, and with a \
-                 connect timeout.",
-        useless: "Do not let a worker wait between retries. Backoff and jitter protect the \
-                  backend, but the pause holds the worker.",
-        cost: "A worker is busy during the pauses, and the request waits longer before it fails.",
-        undo: "Set the number of retries to 0.",
-        general: false,
-    },
-    Fix {
-        options: &["retries"],
-        change: "Allow few retries, and set a short connect timeout: together they limit the wait.",
-        useless: "Do not retry immediately: each retry holds the worker for another timeout and \
-                  sends the backend another SYN.",
-        cost: "A call fails that might have succeeded at a further attempt.",
-        undo: "Restore the previous number of retries.",
-        general: false,
-    },
-    Fix {
-        options: &["cache"],
-        change: "Answer from a local cache in front of the backend, and let one worker at a time \
-                 refresh an expired value.",
-        useless: "A local cache does not help here: too few requests find their value in it.",
-        cost: "Answers are as old as the cache allows, and older during a stall. The values use \
-               memory.",
-        undo: "Turn the cache off.",
-        general: true,
-    },
-    Fix {
-        options: &["connection", "answer-timeout"],
-        change: "Keep connections to the backend open (a connection pool), with a response \
-                 timeout.",
-        useless: "A connection pool does not help here, even with a response timeout.",
-        cost: "One backend connection for each worker, including idle workers. Calls that take \
-               longer than the timeout fail.",
-        undo: "Connect for each request, and remove the response timeout.",
-        general: false,
-    },
-    Fix {
-        options: &["connection"],
-        change: "Keep connections to the backend open (a connection pool): a stall of accept(2) \
-                 does not affect them.",
-        useless: "Do not rely on a connection pool alone: a backend that does not respond stalls \
-                  established connections too. Set a response timeout as well.",
-        cost: "One backend connection for each worker, including idle workers.",
-        undo: "Connect for each request.",
-        general: false,
-    },
-    Fix {
-        options: &["abort-on-overflow"],
-        change: "Set net.ipv4.tcp_abort_on_overflow=1 on the backend, so that it resets a \
-                 connection whose final ACK meets a full queue.",
-        useless: "Do not rely on net.ipv4.tcp_abort_on_overflow=1: a SYN that meets a full queue \
-                  is still dropped silently, so the worker waits.",
-        cost: "Bursts that a retransmission would have survived become errors.",
-        undo: "Set net.ipv4.tcp_abort_on_overflow=0.",
-        general: false,
-    },
-    Fix {
-        options: &["backend-backlog"],
-        change: "Raise the backlog of the backend and net.core.somaxconn, so that the queue holds \
-                 the connections that arrive while the backend does not accept.",
-        useless: "Do not rely on a larger backlog: the calls in the queue wait for their responses \
-                  until the stall ends, and no connect timeout ends them.",
-        cost: "About 2.7 kB of kernel memory for each connection that waits. Calls fail \
-               later.",
-        undo: "Restore the previous backlog, and restart the backend.",
-        general: false,
-    },
-    Fix {
-        options: &["workers"],
-        change: "Start more workers: more than the backend calls per second, multiplied by the \
-                 wait of each call.",
-        useless: "Do not add workers instead of a timeout: the stall blocks them as well.",
-        cost: "Memory of each worker, including idle workers.",
-        undo: "Restore the previous number of workers.",
-        general: false,
-    },
-    Fix {
-        options: &["connect-timeout"],
-        change: "Set a short connect timeout for the backend: a few round trips, far below 1 s.",
-        useless: "Do not rely on the connect timeout alone: too many workers wait for a response, \
-                  or wait too long. Shorten it, and set a response timeout too.",
-        cost: "Calls fail that would have succeeded after a retransmitted SYN, 1 s later.",
-        undo: "Remove the timeout.",
-        general: true,
-    },
-    Fix {
-        options: &["answer-timeout"],
-        change: "Set a timeout for responses of the backend.",
-        useless: "Do not rely on the response timeout alone: workers wait for a connection as \
-                  well. Set a connect timeout too.",
-        cost: "Calls that take longer than the timeout fail.",
-        undo: "Remove the timeout.",
-        general: true,
-    },
+/// Those that are advised without a proof.
+const GENERAL: [(&str, &str); 3] = [
+    ("local-cache", "cache"),
+    ("connect-timeout", "connect-timeout"),
+    ("response-timeout", "answer-timeout"),
 ];
 
 /// An arm of the run that has a fix, next to one that has not.
 struct TriedFix<'a> {
     told: PoolArm<'a>,
     ill: PoolArm<'a>,
-    fix: &'static Fix,
+    name: &'static str,
+    options: &'static [&'static str],
     /// Local latency without the fix relative to that with it.
     faster: Option<Factor>,
 }
@@ -344,8 +252,7 @@ impl TriedFix<'_> {
         self.faster.map_or(0.0, |faster| faster.ratio)
     }
 
-    fn advice(&self) -> Advice {
-        let Fix { change, useless, cost, undo, .. } = self.fix;
+    fn remedy(&self) -> Remedy {
         let latency = self.faster.map(|faster| {
             let ill = &self.ill.arm.name;
             format!("latency without backend calls {} than in {ill}", faster.lower())
@@ -354,38 +261,29 @@ impl TriedFix<'_> {
             format!("{} of {} workers busy", number::plain(busy), self.told.pool.workers)
         });
         let figures: Vec<String> = [latency, busy].into_iter().flatten().collect();
-        Advice {
-            cause: STUCK.to_owned(),
-            change: if self.helped() { *change } else { *useless }.to_owned(),
-            cost: (*cost).to_owned(),
-            undo: (*undo).to_owned(),
-            proof: (!figures.is_empty())
-                .then(|| format!("arm {}: {}", self.told.arm.name, figures.join("; "))),
+        let proof = (!figures.is_empty())
+            .then(|| format!("arm {}: {}", self.told.arm.name, figures.join("; ")));
+        let remedy = Remedy::of(STUCK, self.name).proven(proof);
+        if self.helped() {
+            return remedy;
         }
+        // The run shows where it is no remedy.
+        let name = capital(&self.name.replace('-', " "));
+        let change = format!("{name} did not help in this run. {}", remedy.not_if);
+        Remedy { change: change.trim_end().to_owned(), not_if: String::new(), ..remedy }
     }
 }
 
 /// Every fix that the run tried, the most effective first, and what else is generally advised.
-pub(super) fn advise(summary: &Summary) -> Vec<Advice> {
+pub(super) fn remedies(summary: &Summary) -> Vec<Remedy> {
     let tried = tried(summary);
-    let mut advice: Vec<Advice> = tried.iter().map(TriedFix::advice).collect();
-    let untried = ALL.iter().filter(|fix| {
-        let option = fix.options[0];
+    let untried = GENERAL.iter().filter(|(_, option)| {
         let typed = summary.command.iter().any(|word| word.strip_prefix("--") == Some(option));
-        let useful = option != "connect-timeout" || connects_waited(summary);
-        fix.general
-            && useful
-            && !typed
-            && !tried.iter().any(|tried| tried.fix.options.contains(&option))
+        let useful = *option != "connect-timeout" || connects_waited(summary);
+        useful && !typed && !tried.iter().any(|tried| tried.options.contains(option))
     });
-    advice.extend(untried.map(|fix| Advice {
-        cause: STUCK.to_owned(),
-        change: fix.change.to_owned(),
-        cost: fix.cost.to_owned(),
-        undo: fix.undo.to_owned(),
-        proof: None,
-    }));
-    advice
+    let untried = untried.map(|(name, _)| Remedy::of(STUCK, name));
+    tried.iter().map(TriedFix::remedy).chain(untried).collect()
 }
 
 /// Whether calls of an arm without a free worker waited for a connection. A connect timeout is of no
@@ -399,20 +297,16 @@ fn connects_waited(summary: &Summary) -> bool {
 fn tried(summary: &Summary) -> Vec<TriedFix<'_>> {
     let told: Vec<PoolArm<'_>> = summary.arms.iter().filter_map(PoolArm::from_arm).collect();
     let Some(ill) = plainest(&told) else { return Vec::new() };
-    let mut tried: Vec<TriedFix<'_>> = told
-        .iter()
-        .filter(|one| one.pool.stalled_s.is_some())
-        .filter_map(|one| {
-            let changed = changed(one.arm, ill.arm);
-            if !changed.iter().all(|option| FIXES.contains(option)) {
-                return None;
-            }
-            let has = |fix: &&Fix| fix.options.iter().all(|option| changed.contains(option));
-            let fix = ALL.iter().find(has)?;
-            let ill = without_retries(&told, *one).unwrap_or(ill);
-            Some(TriedFix { told: *one, ill, fix, faster: Factor::between(summary, ill, *one) })
-        })
-        .collect();
+    let of_arm = |arm| {
+        let told = PoolArm::from_arm(arm).filter(|told| told.pool.stalled_s.is_some())?;
+        let changed = changed(arm, ill.arm);
+        let has = |(_, options): &&(_, &[&str])| options.iter().all(|one| changed.contains(one));
+        let (name, options) = *ALL.iter().find(has)?;
+        let ill = without_retries(summary, told).unwrap_or(ill);
+        Some(TriedFix { told, ill, name, options, faster: Factor::between(summary, ill, told) })
+    };
+    let mut tried: Vec<TriedFix<'_>> =
+        variants(summary, ill.arm, &FIXES).filter_map(of_arm).collect();
     tried.sort_by(|a, b| {
         (b.helped(), b.ratio())
             .partial_cmp(&(a.helped(), a.ratio()))
@@ -422,26 +316,14 @@ fn tried(summary: &Summary) -> Vec<TriedFix<'_>> {
 }
 
 /// The arm that is the same but for retries: what retries change is their effect alone.
-fn without_retries<'a>(told: &[PoolArm<'a>], one: PoolArm<'a>) -> Option<PoolArm<'a>> {
+fn without_retries<'a>(summary: &'a Summary, one: PoolArm<'a>) -> Option<PoolArm<'a>> {
     const RETRIES: [&str; 3] = ["retries", "backoff", "jitter"];
     one.arm.factors.contains_key(RETRIES[0]).then_some(())?;
-    let same = |other: &&PoolArm<'a>| {
-        let changed = changed(one.arm, other.arm);
-        changed.contains(RETRIES[0])
-            && changed.iter().all(|option| RETRIES.contains(option))
-            && !other.arm.factors.contains_key(RETRIES[0])
-            && other.pool.stalled_s.is_some()
+    let others = variants(summary, one.arm, &RETRIES).filter_map(PoolArm::from_arm);
+    let without = |other: &PoolArm<'_>| {
+        other.pool.stalled_s.is_some() && !other.arm.factors.contains_key(RETRIES[0])
     };
-    told.iter().find(same).copied()
-}
-
-/// Options whose level differs; an arm without a level has the setting of the run.
-fn changed<'a>(
-    a: &'a tcptoll_core::record::Arm,
-    b: &'a tcptoll_core::record::Arm,
-) -> BTreeSet<&'a str> {
-    let all = a.factors.keys().chain(b.factors.keys()).map(String::as_str);
-    all.filter(|option| a.factors.get(*option) != b.factors.get(*option)).collect()
+    others.into_iter().find(without)
 }
 
 #[cfg(test)]
@@ -505,7 +387,7 @@ mod tests {
             with("at once", &[("connect-timeout", "100ms"), ("retries", "3")], 20.0, 300e3),
             with("limit", &[("connect-timeout", "100ms")], 10.0, 520.0),
         ];
-        let advice = advise(&summary(arms, &[("limit", "stalled")]));
+        let advice = remedies(&summary(arms, &[("limit", "stalled")]));
         assert!(advice[0].change.starts_with("Set a short connect timeout"), "{advice:?}");
         assert_eq!(
             advice[0].proof.as_deref(),
@@ -514,7 +396,10 @@ mod tests {
                  stalled; 10 of 20 workers busy"
             )
         );
-        assert!(advice[1].change.starts_with("Do not retry immediately"), "{advice:?}");
+        assert!(
+            advice[1].change.starts_with("Few retries did not help in this run. Calls fail"),
+            "{advice:?}"
+        );
         assert!(advice[1].proof.as_deref().unwrap().contains("20 of 20 workers busy"));
         assert!(advice[2..].iter().all(|other| other.proof.is_none()));
         assert!(advice.iter().all(|one| !one.cost.is_empty() && !one.undo.is_empty()));
@@ -525,10 +410,10 @@ mod tests {
         // Slow before the stall too: on its own it does not show the cause.
         let arms = vec![
             with("published", &[], 20.0, 900.0),
-            with("abort", &[("abort-on-overflow", "on")], 20.0, 800e3),
+            with("abort-on-overflow", &[("abort-on-overflow", "on")], 20.0, 800e3),
             with("limit", &[("connect-timeout", "100ms")], 10.0, 520.0),
         ];
-        let advice = advise(&summary(arms, &[]));
+        let advice = remedies(&summary(arms, &[]));
         let proofs: Vec<&str> = advice.iter().filter_map(|one| one.proof.as_deref()).collect();
         assert_eq!(proofs.len(), 2, "{proofs:?}");
         assert!(proofs.iter().all(|proof| proof.contains("than in published")), "{proofs:?}");
@@ -541,7 +426,7 @@ mod tests {
             let mut stalled = with("pooled", &[], 20.0, 800e3);
             stalled.own.worker_pool.as_mut().unwrap().backend_drops = Some(drops);
             stalled.client.counters.insert("TcpExtTCPSynRetrans".to_owned(), retransmitted);
-            let advice = advise(&summary(vec![stalled], &[]));
+            let advice = remedies(&summary(vec![stalled], &[]));
             assert!(advice.iter().any(|one| one.change.starts_with("Set a timeout for responses")));
             advice.iter().any(|one| one.change.starts_with("Set a short connect timeout"))
         };
@@ -556,20 +441,20 @@ mod tests {
             with("other", &[("connect-timeout", "100ms"), ("rate", "10")], 3.0, 520.0),
             with("never", &[("stall", "0")], 1.0, 510.0),
         ];
-        assert!(advise(&summary(arms, &[])).iter().all(|advice| advice.proof.is_none()));
+        assert!(remedies(&summary(arms, &[])).iter().all(|advice| advice.proof.is_none()));
     }
 
     #[test]
     fn every_option_of_a_fix_is_an_option_and_the_special_ones_come_first() {
-        for fix in &ALL {
-            assert!(fix.options.iter().all(|option| FIXES.contains(option)), "{:?}", fix.options);
+        for (name, options) in &ALL {
+            assert!(options.iter().all(|option| FIXES.contains(option)), "{options:?}");
+            assert!(!Remedy::of(STUCK, name).undo.is_empty(), "{name}");
         }
         let known = |name: &&str| super::super::SPEC.option(name).is_some();
         assert!(FIXES.iter().all(known));
-        let hidden = |(at, fix): (usize, &Fix)| {
-            ALL[..at]
-                .iter()
-                .any(|earlier| earlier.options.iter().all(|option| fix.options.contains(option)))
+        let hidden = |(at, (_, options)): (usize, &(_, &[&str]))| {
+            let mut earlier = ALL[..at].iter();
+            earlier.any(|(_, earlier)| earlier.iter().all(|option| options.contains(option)))
         };
         assert!(!ALL.iter().enumerate().any(hidden), "a general fix stands before a special one");
     }

@@ -1,16 +1,19 @@
 //! What follows from the arms of `worker-pool`: the answer, causes, advice, what next.
 
 use super::BACKEND;
-use super::effects::{PoolArm, STUCK, advise, plainest};
+use super::effects::{PoolArm, STUCK, plainest, remedies};
 use serde_json::Value;
 
 use crate::kit::compared::{failures, headline};
-use crate::kit::conclusion::{answer_of, cured, enumerated, explain, explanations, step};
+use crate::kit::conclusion::{
+    answer_of, cured, enumerated, explain, explanations, ill, is_ill, step,
+};
 use crate::kit::queue_causes::ACCEPT_QUEUE_FULL;
 use tcptoll_core::experiment::figures::RTT;
-use tcptoll_core::experiment::spec::{CauseSpec, Finding, Remedy};
+use tcptoll_core::experiment::spec::CauseSpec;
+use tcptoll_core::finding::{Finding, Remedy};
 use tcptoll_core::number;
-use tcptoll_core::record::{Advice, Arm, NextStep, Summary};
+use tcptoll_core::record::{Arm, NextStep, Summary};
 use tcptoll_core::verdict::names::Names;
 
 /// Arms whose effect is stated one by one; of more, the best and the worst.
@@ -45,8 +48,7 @@ fn answer(summary: &Summary) -> String {
 
 /// Calls that failed because connecting takes longer than the connect timeout.
 fn too_short(summary: &Summary) -> Option<String> {
-    let cause = summary.causes.iter().find(|cause| cause.id == CONNECT_TIMEOUT_SHORT.id)?;
-    let arm = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
+    let arm = ill(summary, CONNECT_TIMEOUT_SHORT.id)?;
     let group = PoolArm::from_arm(arm)?.pool.groups.get(BACKEND)?;
     Some(format!(
         "{} of {} requests that need the backend fail in {}: its connect timeout is shorter than \
@@ -168,23 +170,16 @@ fn next(summary: &Summary) -> Vec<NextStep> {
 }
 
 /// Every worker waits for a backend that has stopped, so requests that never call it wait too.
-const WORKERS_STUCK: CauseSpec =
-    CauseSpec { id: STUCK, test: workers_stuck, remedy: Remedy::Computed(advise) };
+const WORKERS_STUCK: CauseSpec = CauseSpec::of(STUCK, workers_stuck).remedied(remedies);
 
 /// The queue of the backend was full, and workers were left all the same. Advice to raise its backlog
 /// would be false: a stopped backend answers nobody in a longer queue either.
-const BACKEND_QUEUE_FULL: CauseSpec = CauseSpec {
-    test: backend_queue_full,
-    remedy: Remedy::Computed(|_| Vec::new()),
-    ..ACCEPT_QUEUE_FULL
-};
+const BACKEND_QUEUE_FULL: CauseSpec =
+    CauseSpec::of(ACCEPT_QUEUE_FULL.id, backend_queue_full).remedied(|_| Vec::new());
 
 /// The connect timeout ends before a handshake can be complete.
-const CONNECT_TIMEOUT_SHORT: CauseSpec = CauseSpec {
-    id: "connect-timeout-short",
-    test: connect_timeout_short,
-    remedy: Remedy::Computed(longer_timeout),
-};
+const CONNECT_TIMEOUT_SHORT: CauseSpec =
+    CauseSpec::of("connect-timeout-short", connect_timeout_short).remedied(longer_timeout);
 
 /// Every cause that a run may name, in the order of the answer.
 pub(super) const ALL: &[&CauseSpec] =
@@ -262,8 +257,7 @@ fn connect_timeout_short(arm: &Arm) -> Option<Finding> {
         (GAVE_UP, gave_up.into()),
         ("status_504", failed.into()),
     ];
-    let evidence = evidence.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Some(Finding { text, evidence })
+    Some(Finding::new(text, evidence))
 }
 
 /// Median round trip of the quiet path, µs.
@@ -272,10 +266,9 @@ fn rtt_us(arm: &Arm) -> Option<f64> {
 }
 
 /// Both limits that make sense, for the longest round trip of the arms that have the cause.
-fn longer_timeout(summary: &Summary) -> Vec<Advice> {
+fn longer_timeout(summary: &Summary) -> Vec<Remedy> {
     let id = CONNECT_TIMEOUT_SHORT.id;
-    let ill =
-        |arm: &&Arm| summary.causes.iter().any(|cause| cause.id == id && cause.arm == arm.name);
+    let ill = |arm: &&Arm| is_ill(summary, arm, id);
     let rtt = |arm: &Arm| rtt_us(arm).unwrap_or(0.0);
     let longest = summary.arms.iter().filter(ill).max_by(|a, b| rtt(a).total_cmp(&rtt(b)));
     let Some(arm) = longest else { return Vec::new() };
@@ -283,19 +276,12 @@ fn longer_timeout(summary: &Summary) -> Vec<Advice> {
     let proof = cured(summary, arm, &["connect-timeout"]).map(|cured| {
         format!("arm {}: all {} requests succeeded", cured.name, number::count(cured.ok))
     });
-    vec![Advice {
-        cause: id.to_owned(),
-        change: format!(
-            "Raise the connect timeout well above the round trip of {}. To survive a lost SYN too, \
-             raise it above {}: the kernel retransmits the first SYN after \
-             {FIRST_RETRANSMISSION_S} s.",
-            number::time(rtt_us),
-            number::time(FIRST_RETRANSMISSION_S * 1e6 + rtt_us)
-        ),
-        cost: "A call that meets a full queue holds its worker for longer.".to_owned(),
-        undo: "Restore the previous timeout.".to_owned(),
-        proof,
-    }]
+    let remedy = Remedy::of(id, "longer").and(&format!(
+        "Here the round trip of {} asks for a timeout above {}.",
+        number::time(rtt_us),
+        number::time(FIRST_RETRANSMISSION_S * 1e6 + rtt_us)
+    ));
+    vec![remedy.proven(proof)]
 }
 
 fn workers_stuck(arm: &Arm) -> Option<Finding> {
@@ -304,7 +290,7 @@ fn workers_stuck(arm: &Arm) -> Option<Finding> {
     let busy = told.busy()?;
     let [from, until] = pool.stalled_s?;
     let slowed = told.slowed();
-    let mut evidence = vec![
+    let evidence = [
         ("workers", Some(Value::from(pool.workers))),
         ("workers_busy", Some(Value::from(busy))),
         ("workers_busy_expected", pool.stuck_expected.map(Value::from)),
@@ -318,7 +304,6 @@ fn workers_stuck(arm: &Arm) -> Option<Finding> {
         ("local_latency_during_us", slowed.map(|slowed| Value::from(slowed.during_us))),
         ("local_failed_share", told.local_failed().map(Value::from)),
     ];
-    evidence.retain(|(_, value)| value.is_some());
     let expected = told.expected_words();
     let waited = slowed.map_or_else(
         || "Requests that never call it waited for a worker".to_owned(),
@@ -337,9 +322,8 @@ fn workers_stuck(arm: &Arm) -> Option<Finding> {
         pool.backend,
         number::time((until - from) * 1e6),
     );
-    let evidence =
-        evidence.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-    Some(Finding { text, evidence })
+    let known = evidence.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    Some(Finding::new(text, known))
 }
 
 #[cfg(test)]
@@ -446,7 +430,7 @@ mod tests {
                 port: 6379,
                 accept_queue_peak: 5,
                 accept_queue_limit: 4,
-                syn_queue_peak: None,
+                ..Listener::default()
             }],
             ..HostSummary::default()
         }

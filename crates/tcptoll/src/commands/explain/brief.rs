@@ -21,6 +21,9 @@ const UNDO: usize = 3;
 /// Most lines of a check without a command.
 const CHECK: usize = 4;
 
+/// How the label of a remedy begins.
+const REMEDY: &str = "Remedy";
+
 /// A sentence, an item of a list or a row of a table.
 #[derive(Clone, Debug, PartialEq)]
 enum Unit {
@@ -71,6 +74,8 @@ struct Undo {
 struct Brief {
     see: Vec<Unit>,
     fix: Vec<Unit>,
+    /// Whether the section words its remedies as fields: they say all that prose before them does.
+    has_remedies: bool,
     /// Written for whoever wants to see it.
     shown: Vec<Unit>,
     evidence: Vec<Unit>,
@@ -162,16 +167,53 @@ impl Brief {
                 continue;
             }
             if is_list(block) {
-                brief.take(&label, items(block).map(Unit::Item));
+                match label.starts_with(REMEDY) {
+                    true => {
+                        brief.take_fields(items(block));
+                        label.clear();
+                    }
+                    false => brief.take(&label, items(block).map(Unit::Item)),
+                }
                 continue;
             }
             for (bold, text) in labelled(&block.replace('\n', " ")) {
                 label = bold.unwrap_or(label);
+                if label.starts_with(REMEDY) {
+                    if !std::mem::replace(&mut brief.has_remedies, true) {
+                        brief.fix.clear();
+                    }
+                    brief.fix.push(Unit::Item(text.trim().to_owned()));
+                    label = REMEDY.to_owned();
+                    continue;
+                }
                 // What follows a label may be a list.
                 brief.take(&label, sentences(&text).map(Unit::Sentence));
             }
         }
+        if let (true, [Unit::Item(only)]) = (brief.has_remedies, &brief.fix[..]) {
+            brief.fix = sentences(only).map(Unit::Sentence).collect();
+            brief.undo.iter_mut().for_each(|undo| undo.of = None);
+        }
         brief
+    }
+
+    /// Fields of the newest remedy.
+    fn take_fields(&mut self, fields: impl Iterator<Item = String>) {
+        for field in fields {
+            match (field.split_once(": "), self.fix.last_mut()) {
+                (Some(("Command", command)), Some(Unit::Item(fix))) => {
+                    *fix += &format!(" {command}")
+                }
+                (Some(("Cost", cost)), _) => {
+                    self.cost.extend(sentences(cost).map(Unit::Sentence));
+                }
+                (Some(("Undo", undo)), _) => {
+                    let text = undo.trim_end_matches('.').to_owned();
+                    self.undo.push(Undo { of: Some(item_count(&self.fix)), text });
+                }
+                _ => {}
+            }
+        }
     }
 
     /// The part of the page that a label of the section belongs to; `None`: it is for the long form.
@@ -181,7 +223,7 @@ impl Brief {
             _ if has("What it is") => &mut self.see,
             _ if has("See it yourself") || has("On a live machine") => &mut self.shown,
             _ if has("Evidence") => &mut self.evidence,
-            _ if has("What to change") || has("Remedy") => &mut self.fix,
+            _ if has("What to change") && !self.has_remedies => &mut self.fix,
             _ if has("What it costs") || has("Cost") => &mut self.cost,
             _ => return None,
         })

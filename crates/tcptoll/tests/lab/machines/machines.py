@@ -86,6 +86,11 @@ def backlog_over_somaxconn(planted):
 def proxied(upstream, location, application):
     """nginx in front of Apache, and five requests a second."""
     apache(application)
+    in_front(upstream, location)
+
+
+def in_front(upstream, location):
+    """nginx in front of what listens on APP, and five requests a second."""
     nginx(
         f"upstream app {{ server 127.0.0.1:{APP}; {upstream} }}\n"
         f"server {{ listen 127.0.0.1:{WEB}; location / {{ proxy_pass http://app; {location} }} }}",
@@ -102,6 +107,36 @@ def upstream_not_reused(planted):
 def close_race(planted):
     """nginx keeps idle connections for 60 s, Apache for 5 s."""
     proxied("keepalive 16;", REUSED, f"KeepAliveTimeout {5 if planted else 75}")
+
+
+def close_race_gunicorn(planted):
+    """nginx keeps idle connections for 60 s, gunicorn with threads for 2 s."""
+    write("app.py", "def app(environ, start):\n    start('200 OK', [('Content-Length', '0')])\n    return [b'']\n")
+    longer = [] if planted else ["--keep-alive", "75"]
+    own = ["-k", "gthread", "--worker-tmp-dir", ".", "-b", f"127.0.0.1:{APP}"]
+    start([APP], "gunicorn", *own, *longer, "app:app")
+    in_front("keepalive 16;", REUSED)
+
+
+def close_race_node(planted):
+    """nginx keeps idle connections for 60 s, Node.js for 5 s."""
+    longer = "" if planted else "server.keepAliveTimeout = 75_000;\n"
+    file = write(
+        "server.js",
+        "const server = require('http').createServer((_, answer) => answer.end('ok'));\n"
+        f"{longer}server.listen({APP}, '127.0.0.1');\n",
+    )
+    start([APP], "node", file)
+    in_front("keepalive 16;", REUSED)
+
+
+def close_race_puma(planted):
+    """nginx keeps idle connections for 60 s, Puma for 20 s."""
+    write("config.ru", "run ->(_) { [200, {'content-length' => '0'}, []] }\n")
+    os.mkdir("config")
+    write("config/puma.rb", "threads 1, 2\n" + ("" if planted else "persistent_timeout 75\n"))
+    start([APP], "puma", "-b", f"tcp://127.0.0.1:{APP}")
+    in_front("keepalive 16;", REUSED)
 
 
 def buffers_over_cap(planted):
@@ -237,6 +272,9 @@ MACHINES = {
         backlog_over_somaxconn,
         upstream_not_reused,
         close_race,
+        close_race_gunicorn,
+        close_race_node,
+        close_race_puma,
         buffers_over_cap,
         local_ports_scarce,
         port_range_too_small,

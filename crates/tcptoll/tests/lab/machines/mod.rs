@@ -36,6 +36,11 @@ const fn kind(name: &'static str, programs: &'static [&'static str]) -> Kind {
     Kind { name, findings: &[], programs }
 }
 
+/// A server behind nginx that closes first.
+const fn races(name: &'static str, programs: &'static [&'static str]) -> Kind {
+    Kind { name, findings: &["close-race"], programs }
+}
+
 /// All machines.
 pub(crate) const KINDS: &[Kind] = &[
     kind("accept-queue-full", &["redis-server"]),
@@ -44,6 +49,9 @@ pub(crate) const KINDS: &[Kind] = &[
     kind("backlog-over-somaxconn", &["redis-server"]),
     kind("upstream-not-reused", &["nginx", "apache2"]),
     kind("close-race", &["nginx", "apache2"]),
+    races("close-race-gunicorn", &["nginx", "gunicorn"]),
+    races("close-race-node", &["nginx", "node"]),
+    races("close-race-puma", &["nginx", "puma"]),
     kind("buffers-over-cap", &["haproxy"]),
     kind("local-ports-scarce", &[]),
     kind("port-range-too-small", &[]),

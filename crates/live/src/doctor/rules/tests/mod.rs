@@ -1,7 +1,7 @@
 mod any;
 
 use super::super::config::{
-    Buffers, ConfigPosition, Listen, Program, ServerConfig, Sourced, Upstream,
+    App, Buffers, ConfigPosition, Listen, Program, ServerConfig, Sourced, Upstream,
 };
 use super::super::{Neighbour, Opening, StandingQueue};
 use super::*;
@@ -281,6 +281,45 @@ fn a_server_that_closes_before_its_proxy_gives_up_is_named() {
     assert_eq!(race(proxy(APACHE, never), back(), sockets()), none);
     let fastcgi = Upstream { fastcgi: true, ..reusing("127.0.0.1:8081", default(60.0)) };
     assert_eq!(race(proxy(NGINX, fastcgi), back(), sockets()), none);
+}
+
+#[test]
+fn an_application_server_that_closes_first_is_named_with_both_times_and_both_settings() {
+    let with = |app, closes, idle_max_s| {
+        let front = proxy(NGINX, reusing("127.0.0.1:8081", default(60.0)));
+        let back = ServerConfig {
+            pid: 8,
+            ..server(Program::App(app), vec![closing("127.0.0.1:8081", closes)])
+        };
+        let mut all = machine(vec![front, back], vec![listener("127.0.0.1", 8_081, 511)]);
+        all.neighbours =
+            vec![Neighbour { local_port: Some(8_081), idle_max_s, ..Neighbour::default() }];
+        diagnose(&all)
+    };
+    let [one] = &with(App::Gunicorn, default(2.0), None)[..] else { panic!("one") };
+    assert_eq!(
+        one.text,
+        "gunicorn closes idle connections after 2 s; nginx reuses them for 60 s (app)"
+    );
+    assert_eq!(
+        one.fix().unwrap().commands,
+        [
+            "gunicorn --keep-alive 70",
+            "systemctl restart gunicorn",
+            "# or in nginx: keepalive_timeout 1s;",
+            "tcptoll http --reuse idle=3s http://127.0.0.1:8081/"
+        ]
+    );
+    assert_eq!(one.remedies[1].commands[..2], ["keepalive_timeout 1s;", "systemctl reload nginx"]);
+    assert!(with(App::Gunicorn, line(75.0, 1), None).is_empty(), "mended");
+    let presumed = || {
+        let file = "the default of Node.js (presumed: code can set another)".to_owned();
+        Some(Sourced { value: 5.0, at: ConfigPosition { file, line: None } })
+    };
+    let [one] = &with(App::Node, presumed(), Some(4.0))[..] else { panic!("one") };
+    assert!(one.text.starts_with("Node.js presumably closes"), "{}", one.text);
+    assert_eq!(one.evidence["server_presumed"], true);
+    assert!(with(App::Node, presumed(), Some(30.0)).is_empty(), "a client was idle for longer");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! nginx's configuration as a tree of directives, with included files in their places.
+//! Files of blocks: `name arguments;` and `name arguments { … }` as a tree, with included files in their places.
 
 use super::ConfigPosition;
 use super::reading::{Reading, clipped, join, place};
@@ -21,6 +21,11 @@ impl Directive {
     pub(super) fn first(&self) -> &str {
         self.arguments.first().map_or("", String::as_str)
     }
+
+    /// Directives of this name inside.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &Self> {
+        self.inside.iter().filter(move |one| one.name == name)
+    }
 }
 
 enum Token {
@@ -32,9 +37,12 @@ enum Token {
 
 /// The text of one file, and how far it is read.
 struct Tokens<'t> {
+    path: &'t str,
     text: &'t str,
     at: usize,
     line: usize,
+    /// Files that include this one.
+    depth: usize,
 }
 
 impl Tokens<'_> {
@@ -81,16 +89,14 @@ impl Tokens<'_> {
     }
 
     fn bare(&mut self, first: char) -> String {
-        let mut word = String::new();
-        let mut next = Some(first);
-        while let Some(c) = next {
-            word.push(c);
-            if c == '\\' {
+        let mut word = String::from(first);
+        let mut last = first;
+        loop {
+            if last == '\\' {
                 word.extend(self.next_char());
             }
             // `${name}` is a variable, not a block.
-            let variable = c == '$' && self.peek() == Some('{');
-            if variable {
+            if last == '$' && self.peek() == Some('{') {
                 while let Some(c) = self.next_char() {
                     word.push(c);
                     if c == '}' {
@@ -98,10 +104,12 @@ impl Tokens<'_> {
                     }
                 }
             }
-            let ends = |c: char| c.is_whitespace() || matches!(c, ';' | '{' | '}');
-            next = if self.peek().is_none_or(ends) { None } else { self.next_char() };
+            match self.peek() {
+                Some(c) if !c.is_whitespace() && !matches!(c, ';' | '{' | '}') => last = c,
+                _ => return word,
+            }
+            word.extend(self.next_char());
         }
-        word
     }
 
     /// Passes over a block of Lua, whose brackets are its own.
@@ -134,46 +142,31 @@ impl<'r, 'a> Tree<'r, 'a> {
     /// The directives of a file.
     pub(super) fn file(&mut self, path: &str, depth: usize) -> Vec<Directive> {
         let Some(text) = self.reading.text(path) else { return Vec::new() };
-        self.text(path, &text, depth, true)
+        self.text(path, &text, depth)
     }
 
     /// The directives of a text that stands at `path`.
-    pub(super) fn text(
-        &mut self,
-        path: &str,
-        text: &str,
-        depth: usize,
-        has_lines: bool,
-    ) -> Vec<Directive> {
-        let mut tokens = Tokens { text, at: 0, line: 0 };
+    pub(super) fn text(&mut self, path: &str, text: &str, depth: usize) -> Vec<Directive> {
+        let mut tokens = Tokens { path, text, at: 0, line: 0, depth };
         let mut all = Vec::new();
         // A bracket too many ends no file.
         while tokens.peek().is_some() {
-            all.extend(self.block(path, &mut tokens, depth, 0, has_lines));
+            self.block(&mut tokens, 0, &mut all);
         }
         all
     }
 
-    fn block(
-        &mut self,
-        path: &str,
-        tokens: &mut Tokens<'_>,
-        depth: usize,
-        blocks: usize,
-        has_lines: bool,
-    ) -> Vec<Directive> {
-        let mut all = Vec::new();
+    /// Ends the reading of a file.
+    fn give_up(&mut self, tokens: &mut Tokens<'_>, why: &str) {
+        self.reading.missing(format!("{}: {why}", clipped(tokens.path)));
+        tokens.at = tokens.text.len();
+    }
+
+    fn block(&mut self, tokens: &mut Tokens<'_>, blocks: usize, all: &mut Vec<Directive>) {
         let mut words: Vec<String> = Vec::new();
         let mut begun = 0;
-        loop {
-            let Some((token, line)) = tokens.next() else {
-                if blocks > 0 {
-                    self.reading.missing(format!("{}: a block is not closed", clipped(path)));
-                }
-                return all;
-            };
-            let has_block = matches!(token, Token::Open);
-            match token {
+        while let Some((token, line)) = tokens.next() {
+            let has_block = match token {
                 Token::Word(word) => {
                     if words.is_empty() {
                         begun = line;
@@ -181,45 +174,38 @@ impl<'r, 'a> Tree<'r, 'a> {
                     words.push(word);
                     continue;
                 }
-                Token::Close => return all,
-                Token::End | Token::Open => {}
-            }
-            let mut given = words.drain(..);
-            let name = given.next().unwrap_or_default();
-            let arguments: Vec<String> = given.collect();
+                Token::Close => return,
+                Token::End => false,
+                Token::Open => true,
+            };
+            let mut arguments = std::mem::take(&mut words);
+            let name = if arguments.is_empty() { String::new() } else { arguments.remove(0) };
             let Some(left) = self.directives_left.checked_sub(1) else {
-                self.reading.missing(format!("{}: too many directives", clipped(path)));
-                tokens.at = tokens.text.len();
-                return all;
+                return self.give_up(tokens, "too many directives");
             };
             self.directives_left = left;
-            if name == "include" && !has_block {
-                for pattern in &arguments {
-                    let pattern = join(&self.folder, pattern);
-                    for file in self.reading.included(&pattern, depth, false) {
-                        all.extend(self.file(&file, depth + 1));
+            let mut inside = Vec::new();
+            match name.as_str() {
+                "include" if !has_block => {
+                    for pattern in &arguments {
+                        let pattern = join(&self.folder, pattern);
+                        for file in self.reading.included(&pattern, tokens.depth, false) {
+                            all.extend(self.file(&file, tokens.depth + 1));
+                        }
                     }
+                    continue;
                 }
-                continue;
+                name if has_block && name.ends_with("_by_lua_block") => tokens.pass_code(),
+                _ if has_block && blocks >= BLOCKS_MAX => {
+                    return self.give_up(tokens, "blocks are nested too deeply");
+                }
+                _ if has_block => self.block(tokens, blocks + 1, &mut inside),
+                _ => {}
             }
-            let inside = if !has_block {
-                Vec::new()
-            } else if name.ends_with("_by_lua_block") {
-                tokens.pass_code();
-                Vec::new()
-            } else if blocks >= BLOCKS_MAX {
-                self.reading.missing(format!("{}: blocks are nested too deeply", clipped(path)));
-                tokens.at = tokens.text.len();
-                return all;
-            } else {
-                self.block(path, tokens, depth, blocks + 1, has_lines)
-            };
-            let at = if has_lines {
-                place(path, begun)
-            } else {
-                ConfigPosition { file: clipped(path), line: None }
-            };
-            all.push(Directive { name, arguments, at, inside });
+            all.push(Directive { name, arguments, at: place(tokens.path, begun), inside });
+        }
+        if blocks > 0 {
+            self.reading.missing(format!("{}: a block is not closed", clipped(tokens.path)));
         }
     }
 }
