@@ -1,6 +1,7 @@
 """What clients of a machine feel: a bounded number of requests, and what became of each.
 
     python3 count.py connects|requests ADDRESS PORT NUMBER PER_S
+    python3 count.py pool ADDRESS PORT NUMBER CONNECTIONS
     python3 count.py race PORT SERVER_PORT NUMBER BURST [PERIOD_S]
     python3 count.py left PORT NUMBER
 
@@ -46,6 +47,17 @@ def paced(address, port, number, per_s, asks):
     for run in threads:
         run.join()
     return collections.Counter(came)
+
+
+def pool(address, port, number, connections):
+    """Requests that take turns on the same connections."""
+    clients = [socket.create_connection((address, port), PATIENCE_S) for _ in range(connections)]
+    came = collections.Counter()
+    for n in range(number):
+        client = clients[n % connections]
+        client.sendall(GET.replace(b"Connection: close\r\n", b""))
+        came["ok" if b" 200 " in client.recv(65536)[:16] else "failed"] += 1
+    return came
 
 
 POST = (
@@ -122,6 +134,8 @@ def main():
     if what in ("connects", "requests"):
         address, port, number, per_s = rest
         came = paced(address, int(port), int(number), float(per_s), what == "requests")
+    elif what == "pool":
+        came = pool(rest[0], *map(int, rest[1:]))
     elif what == "race":
         came = race(*map(int, rest[:4]), *map(float, rest[4:]))
     else:
