@@ -1,7 +1,8 @@
 """What clients of a machine feel: a bounded number of requests, and what became of each.
 
     python3 count.py connects|requests ADDRESS PORT NUMBER PER_S
-    python3 count.py race PORT SERVER_PORT NUMBER BURST SWEEP_MS [PERIOD_S]
+    python3 count.py pool ADDRESS PORT NUMBER CONNECTIONS
+    python3 count.py race PORT SERVER_PORT NUMBER BURST [PERIOD_S]
     python3 count.py left PORT NUMBER
 
 It prints one line of JSON.
@@ -9,6 +10,7 @@ It prints one line of JSON.
 
 import collections
 import json
+import re
 import socket
 import sys
 import threading
@@ -47,17 +49,27 @@ def paced(address, port, number, per_s, asks):
     return collections.Counter(came)
 
 
+def pool(address, port, number, connections):
+    """Requests that take turns on the same connections."""
+    clients = [socket.create_connection((address, port), PATIENCE_S) for _ in range(connections)]
+    came = collections.Counter()
+    for n in range(number):
+        client = clients[n % connections]
+        client.sendall(GET.replace(b"Connection: close\r\n", b""))
+        came["ok" if b" 200 " in client.recv(65536)[:16] else "failed"] += 1
+    return came
+
+
 POST = (
     b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     b"Content-Type: text/plain\r\nContent-Length: 1\r\n\r\nx"
 )
-# A server that keeps connections for longer than this is asked at the same times as one that does not.
+# Longer than the servers of the machines keep an idle connection, s.
 KEPT_S = 8.0
 
 
-def burst(port, size):
-    """Requests at one moment, each of which leaves an idle connection to the server behind the proxy; their statuses."""
-    clients = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(size)]
+def burst(clients):
+    """Requests at one moment: each leaves an idle connection from the proxy to its server. Their statuses."""
     for client in clients:
         client.sendall(POST)
     statuses = collections.Counter()
@@ -71,45 +83,50 @@ def burst(port, size):
     return statuses
 
 
-def sockets(port, state):
-    with open("/proc/self/net/tcp") as file:
-        lines = [line.split() for line in file]
-    return sum(line[3] == state and line[1].endswith(f":{port:04X}") for line in lines[1:])
+def established(port):
+    with open("/proc/self/net/tcp", "rb") as file:
+        return len(re.findall(rb":%04X [0-9A-F]+:[0-9A-F]+ 01 " % port, file.read()))
 
 
-def closes_after(port, server_port, size):
-    """After which time the server behind a proxy closes half of what a burst left idle, s; none where it keeps it."""
+def closing(server_port, period_s):
+    """Waits until the server begins to close idle connections, or for this time."""
     began = time.monotonic()
-    burst(port, size)
-    idle = sockets(server_port, "01")
-    while (waited := time.monotonic() - began) < KEPT_S:
-        if sockets(server_port, "01") <= idle / 2:
-            return waited
-        time.sleep(0.001)
-    return None
+    most = 0
+    while (waited := time.monotonic() - began) < (period_s or KEPT_S):
+        now = established(server_port)
+        if now < most:
+            break
+        most = now
+    return waited
 
 
-def race(port, server_port, number, size, sweep_ms, period_s=None):
-    """Bursts that come just when the server closes the connections of the one before."""
-    period_s = period_s or closes_after(port, server_port, size) or 3.0
-    statuses, sent = collections.Counter(), time.monotonic()
-    burst(port, size)
-    rounds = number // size
-    for n in range(rounds):
-        # Around the moment at which half of the idle connections were closed.
-        offset = sweep_ms / 1000 * ((n * 7) % rounds / rounds - 0.5)
-        time.sleep(max(0.0, sent + period_s + offset - time.monotonic()))
-        sent = time.monotonic()
-        statuses += burst(port, size)
-    return dict(statuses, period_s=round(period_s, 3))
+def race(port, server_port, number, size, period_s=None):
+    """Bursts that come just when the server closes the connections of the one before; or each after a time."""
+    statuses, waited = collections.Counter(), []
+    for n in range(number // size + 1):
+        address = ("127.0.0.1", port)
+        clients = [socket.create_connection(address, timeout=5) for _ in range(size)]
+        if n:
+            waited.append(closing(server_port, period_s))
+        came = burst(clients)
+        # The first finds no idle connection.
+        statuses += came if n else collections.Counter()
+    return dict(statuses, period_s=round(sum(waited) / len(waited), 3))
 
 
 def left(port, number):
-    """Connections whose client closed, and that the server still has after a second."""
+    """Connections whose client closed, and that the server still has a second later."""
+    mine = set()
     for _ in range(number):
-        one("127.0.0.1", port, True)
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
+            client.sendall(GET)
+            client.recv(65536)
+            mine.add(client.getsockname()[1])
     time.sleep(1)
-    return {"close_wait": sockets(port, "08")}
+    with open("/proc/self/net/tcp") as file:
+        lines = [line.split() for line in file]
+    waits = [line for line in lines[1:] if line[3] == "08" and line[1].endswith(f":{port:04X}")]
+    return {"close_wait": sum(int(line[2].split(":")[1], 16) in mine for line in waits)}
 
 
 def main():
@@ -117,8 +134,10 @@ def main():
     if what in ("connects", "requests"):
         address, port, number, per_s = rest
         came = paced(address, int(port), int(number), float(per_s), what == "requests")
+    elif what == "pool":
+        came = pool(rest[0], *map(int, rest[1:]))
     elif what == "race":
-        came = race(*map(int, rest[:5]), *map(float, rest[5:]))
+        came = race(*map(int, rest[:4]), *map(float, rest[4:]))
     else:
         came = left(*map(int, rest))
     print(json.dumps(came))

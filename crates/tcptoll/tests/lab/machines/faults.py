@@ -1,4 +1,4 @@
-"""Machines with one fault that several commands see, each also `mended`: the same clients, and the first remedy applied.
+"""Machines with one fault that several commands see, each also `mended`: with the same clients, and its first remedy.
 
 `planted`, `healthy` and `mended` differ in one setting or in what the clients do; each machine says in which.
 """
@@ -136,10 +136,10 @@ def stuck_pool(kind):
 
 
 def ports_out(kind):
-    """190 connections to one server, out of 200 local ports. Mended: a range of 64,512. Healthy: ten connections."""
-    sysctl("net.ipv4.ip_local_port_range", of(kind, "40000 40199", "40000 40199", "1024 65535"))
+    """190 connections to one server, out of 200 local ports. Mended: ten, which are reused. Healthy: ten."""
+    sysctl("net.ipv4.ip_local_port_range", "40000 40199")
     neighbour(lambda: net.answering(FAR, WEB, OK))
-    for _ in range(of(kind, 190, 10, 190)):
+    for _ in range(of(kind, 190, 10, 10)):
         KEPT.append(patient(FAR, WEB, keepalive_s=60))
 
 
@@ -192,7 +192,7 @@ def workers_held(kind):
         mpm="prefork",
     )
 
-    def visitor():
+    def visitor(pause_s):
         client = None
         while True:
             try:
@@ -203,10 +203,12 @@ def workers_held(kind):
             except OSError:
                 client = None
                 continue
-            time.sleep(10)
+            # All are there at once, and come back one after another.
+            time.sleep(pause_s)
+            pause_s = 10
 
-    for _ in range(of(kind, 10, 3, 10)):
-        background(visitor)
+    for number in range(of(kind, 10, 3, 10)):
+        background(visitor, 1 + number)
     time.sleep(1)
     clients(2, APP)
 
@@ -214,7 +216,8 @@ def workers_held(kind):
 def tracked(percent):
     """This share of the table of tracked connections in use, a firewall that tracks, and ten clients a second.
 
-    A larger table is the remedy. Its limit is the kernel's own, which no namespace may change: `mended` has fewer entries.
+    A larger table is the remedy. Its limit is the kernel's own, which no namespace may change. So there are fewer entries
+    where it is mended.
     """
     most = int(net.read_sysctl("net.netfilter.nf_conntrack_max"))
     if most > 600_000:

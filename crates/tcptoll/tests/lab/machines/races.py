@@ -5,6 +5,7 @@ server closes after 70 s. Nobody asks: whoever counts failures is the client.
 """
 
 import functools
+import os
 
 from faults import gunicorn, of
 from servers import APP, REUSED, WEB, nginx, start, write
@@ -34,16 +35,12 @@ def behind_uvicorn(kind):
     start([APP], "/usr/bin/python3", *map(str, words))
 
 
-# Every 100 ms it computes for 40 ms, and meanwhile sees neither requests nor timers.
-BUSY_NODE = "setInterval(() => { for (const began = Date.now(); Date.now() < began + 40;); }, 100);\n"
-
-
 def behind_node(kind):
     longer = of(kind, "", *2 * [f"server.keepAliveTimeout = {1000 * LONG_S};\n"])
     text = (
         "const server = require('http').createServer((request, response) => {\n"
         "  request.resume();\n  request.on('end', () => response.end('ok\\n'));\n});\n"
-        f"{BUSY_NODE}{longer}server.listen({APP}, '127.0.0.1');\n"
+        f"{longer}server.listen({APP}, '127.0.0.1');\n"
     )
     start([APP], "node", write("server.js", text))
 
@@ -54,6 +51,36 @@ def behind_puma(kind):
     text = f"bind 'tcp://127.0.0.1:{APP}'\nthreads 64, 64\nworkers 0\n"
     text += f"persistent_timeout {of(kind, 2, LONG_S, LONG_S)}\n"
     start([APP], "puma", "-C", write("puma.rb", text))
+
+
+HOME = "/usr/share/tomcat10"
+
+
+def behind_tomcat(kind):
+    for folder in ["conf", "logs", "temp", "work", "files"]:
+        os.makedirs(folder)
+    write("files/index.html", "ok\n")
+    write(
+        "conf/server.xml",
+        f'<Server port="-1"><Service name="own"><Connector port="{APP}" address="127.0.0.1"'
+        f' maxKeepAliveRequests="-1" keepAliveTimeout="{1000 * of(kind, 2, LONG_S, LONG_S)}"/>'
+        '<Engine name="own" defaultHost="localhost"><Host name="localhost">'
+        f'<Context path="" docBase="{os.getcwd()}/files">'
+        '<JarScanner scanClassPath="false"/></Context></Host></Engine></Service></Server>\n',
+    )
+    write(
+        "conf/web.xml",
+        '<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="5.0"><servlet>'
+        "<servlet-name>files</servlet-name>"
+        "<servlet-class>org.apache.catalina.servlets.DefaultServlet</servlet-class></servlet>"
+        "<servlet-mapping><servlet-name>files</servlet-name><url-pattern>/</url-pattern>"
+        "</servlet-mapping><welcome-file-list><welcome-file>index.html</welcome-file>"
+        "</welcome-file-list></web-app>\n",
+    )
+    places = [f"-Dcatalina.home={HOME}", f"-Dcatalina.base={os.getcwd()}"]
+    classes = f"{HOME}/bin/bootstrap.jar:{HOME}/bin/tomcat-juli.jar"
+    main = "org.apache.catalina.startup.Bootstrap"
+    start([APP], "java", "-Xmx128m", "-Djava.net.preferIPv4Stack=true", "-cp", classes, *places, main, "start")
 
 
 def before_nginx(_):
@@ -85,6 +112,7 @@ SERVERS = {
     "uvicorn": behind_uvicorn,
     "node": behind_node,
     "puma": behind_puma,
+    "tomcat": behind_tomcat,
 }
 PROXIES = {"nginx": before_nginx, "haproxy": before_haproxy}
 
