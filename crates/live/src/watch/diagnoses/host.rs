@@ -118,7 +118,7 @@ pub(super) fn tracked(state: &State) -> Vec<Finding> {
     if drops > 0.0 {
         let (used, room) = (number::count(tracked), number::count(limit));
         text = format!(
-            "connection tracking dropped {} packets/s; {used} of {room} entries are in use now",
+            "{} packets/s dropped by connection tracking; {used} of {room} entries are in use now",
             number::three(drops)
         );
     }

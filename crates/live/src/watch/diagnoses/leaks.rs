@@ -25,7 +25,7 @@ fn leak(one: &Unclosed) -> Finding {
         .as_ref()
         .map_or("a program".to_owned(), |own| format!("{} ({})", own.name, own.pid));
     let text = format!(
-        "{who} has not closed {} connections that the peer closed over 1 min ago, the oldest {} ago",
+        "{} connections that peers closed are not closed by {who}; the oldest for {}",
         number::count(one.minute_old),
         number::duration(one.oldest_s)
     );
@@ -68,7 +68,11 @@ mod tests {
         };
         let java = || Some(Process { pid: 7, name: "java".into() });
         let [one] = &with(10, java())[..] else { panic!("one") };
-        assert!(one.text.starts_with("java (7) has not closed 10 connections"), "{}", one.text);
+        assert!(
+            one.text.contains("10 connections that peers closed are not closed by java (7)"),
+            "{}",
+            one.text
+        );
         assert_eq!((one.subject.as_str(), &one.evidence["close_wait"]), ("port 8080", &40.into()));
         assert!(one.fix().unwrap().commands.iter().any(|line| line.contains("/proc/7/fd")));
         let longest = Some(Process { pid: u32::MAX, name: "x".repeat(16) });

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::look::{Destination, ListenerLook, Look, SocketDump};
+use super::super::look::{Destination, ListenerLook, Look, SocketDump, Unclosed};
 use super::super::state::{DestinationState, Rates, Segments, Standing};
 use super::super::{History, Process};
 use super::*;
@@ -104,7 +104,15 @@ fn only(state: &State) -> Finding {
 
 #[test]
 fn every_fault_is_found_with_evidence_a_short_text_and_a_whole_fix() {
-    let found = find(&worst());
+    let mut state = worst();
+    state.unclosed = vec![Unclosed {
+        on: "port 65535".into(),
+        connections: 65_535,
+        minute_old: 65_535,
+        oldest_s: 86_399.0,
+        ..Unclosed::default()
+    }];
+    let found = find(&state);
     let names: BTreeMap<&str, usize> = found.iter().map(|one| (one.id.as_str(), 1)).collect();
     assert_eq!(names.len(), RULES.len(), "{:?}", names.keys());
     assert!(found.is_sorted_by_key(|one| one.severity));
