@@ -127,11 +127,7 @@ const FAULTS: &[Fault] = &[
         before: &[],
         at: WEB,
         sees: [NO, NO, NO, NO, YES, YES],
-        felt: Felt {
-            words: &["race", "8080", "8081", "2000", "200", "60"],
-            bad: &["502"],
-            of: 2000,
-        },
+        felt: races::RACE,
         mended: None,
     },
     // It harms no connection until the program runs out of file descriptors.

@@ -110,7 +110,10 @@ impl Bench {
                 let change = |one: &tcptoll_core::finding::Finding| {
                     one.fix().map(|fix| fix.change.clone()).unwrap_or_default()
                 };
-                Ok(findings.map(|one| (one.id.clone(), change(&one))).collect())
+                let id = |one: &tcptoll_core::finding::Finding| {
+                    named(one.id.clone(), one.subject == UNNAMED)
+                };
+                Ok(findings.map(|one| (id(&one), change(&one))).collect())
             }
             View::Explain => {
                 let words = ["explain", "--long", fault.cause];
@@ -140,6 +143,14 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
+/// A finding of a queue that is nobody's by name: a second one next to that of the listener.
+const UNNAMED: &str = "a listener of this host";
+
+/// The name of a cause, with its subject where that is not known.
+fn named(id: String, is_unnamed: bool) -> String {
+    if is_unnamed { format!("{id} of {UNNAMED}") } else { id }
+}
+
 /// Causes of a run, each with its first advice.
 fn causes(run: &Value) -> anyhow::Result<Said> {
     let list = |name: &str| run[name].as_array().with_context(|| format!("a run without {name}"));
@@ -156,7 +167,11 @@ fn causes(run: &Value) -> anyhow::Result<Said> {
 /// Episodes of a record of `watch`, each with its fix.
 fn episodes(report: &Value) -> anyhow::Result<Said> {
     let all = report["episodes"].as_array().context("a report without episodes")?;
-    Ok(all.iter().map(|one| (text(&one["id"]), text(&one["fix"]["change"]))).collect())
+    let of = |one: &Value| {
+        let id = named(text(&one["id"]), one["subject"] == UNNAMED);
+        (id, text(&one["fix"]["change"]))
+    };
+    Ok(all.iter().map(of).collect())
 }
 
 /// Lines of `watch`: `TIME CAUSE: TEXT; fix: COMMANDS · CHANGE`. The last one of a cause counts, as the first looks at
@@ -167,7 +182,8 @@ fn lines(printed: &str) -> Said {
         let (id, rest) = line.split_once(": ")?;
         let is_name = id.chars().all(|c| c.is_ascii_lowercase() || c == '-');
         let change = rest.split_once("; fix: ").and_then(|(_, fix)| fix.split_once(" · "));
-        is_name.then(|| (id.to_owned(), change.map_or("", |(_, change)| change).to_owned()))
+        let id = named(id.to_owned(), rest.contains("does not report at which listener"));
+        is_name.then(|| (id, change.map_or("", |(_, change)| change).to_owned()))
     };
     printed.lines().filter_map(of).collect()
 }
