@@ -260,6 +260,8 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("time-wait-overflow.toml", include_str!("../../studies/doctor/time-wait-overflow.toml")),
     ("tw-reuse.toml", include_str!("../../studies/doctor/tw-reuse.toml")),
     ("upstream.toml", include_str!("../../studies/doctor/upstream.toml")),
+    ("unclosed.toml", include_str!("../../studies/doctor/unclosed.toml")),
+    ("held-workers.toml", include_str!("../../studies/doctor/held-workers.toml")),
     ("workers-too-few.toml", include_str!("../../studies/doctor/workers-too-few.toml")),
 ];
 

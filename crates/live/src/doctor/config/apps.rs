@@ -458,6 +458,8 @@ fn puma(reading: &mut Reading<'_>, config: &mut ServerConfig, facts: &Facts) {
             number.map(|s| Sourced { value: s as f64, at: place(&file, line) })
         }
         _ if since_7 && process.environment.contains_key("PUMA_PERSISTENT_TIMEOUT") => None,
+        // The title hides another file that -C may name.
+        _ if title.is_some() && text.is_empty() => None,
         _ => presumed(reading, if since_7 { 65.0 } else { facts.keepalive_s }),
     };
     config.version = version;

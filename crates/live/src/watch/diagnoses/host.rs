@@ -207,6 +207,10 @@ pub(super) fn retransmissions(state: &State) -> Vec<Finding> {
     // A connection whose last ACK met a full queue is open for its client, which repeats its data.
     let overflows_per_s =
         state.rates.as_ref().map(|rates| rates.overflows_per_s).filter(|per_s| *per_s > 0.0);
+    // As many as met the queue are no fault of a path.
+    if overflows_per_s.is_some_and(|per_s| per_s * seen.over_s >= seen.retransmitted as f64) {
+        return Vec::new();
+    }
     let perhaps =
         if overflows_per_s.is_some() { "; some may have met a full accept queue" } else { "" };
     let text = format!(

@@ -54,7 +54,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Finding> {
     let subject = host_port(&worst.address, worst.port);
     let estimated = group.iter().filter(hit).any(|one| one.overflows_estimated);
     let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
-    let lasts = lasting(worst);
+    let lasts = lasting(state, worst);
     let queue = if let Some(stands) = lasts {
         let (full, looks) = (stands.nearly_full, stands.looks);
         format!("lasting overload, queue > 80 % at {full}/{looks} looks")
@@ -295,7 +295,7 @@ pub(super) fn faster(listener: &ListenerState) -> Remedy {
 
 /// What cures a queue that is full, or nearly: one for an overload that lasts, one for bursts.
 fn cure(state: &State, listener: &ListenerState) -> Remedy {
-    match overload(listener) {
+    match overload(state, listener) {
         Some(Overload::Lasting) => faster(listener),
         Some(_) => longer(listener, state.limits.somaxconn),
         None => Remedy::of(FULL, "either"),
@@ -320,20 +320,29 @@ pub(super) fn groups(state: &State) -> impl Iterator<Item = Group<'_>> {
     groups.into_values()
 }
 
+/// From one look to the next, at most, s.
+const LOOK_S: f64 = 1.5;
+
 /// Whether the queue overflows in bursts, or the overload lasts. None: there were too few looks to tell.
-fn overload(listener: &ListenerState) -> Option<Overload> {
+fn overload(state: &State, listener: &ListenerState) -> Option<Overload> {
     let Some(stands) = listener.stands.as_deref() else {
         return (listener.accept_queue_len == 0).then_some(Overload::Bursts);
     };
     let nearly_full_share = Some(f64::from(stands.nearly_full) / f64::from(stands.looks));
     let figures = QueueFigures { nearly_full_share, ..QueueFigures::default() };
+    let kind = Overload::judge(figures)?;
     let enough = stands.looks >= FEW_LOOKS_MIN && stands.over_s >= FEW_OVER_MIN_S;
-    Overload::judge(figures).filter(|kind| *kind != Overload::Lasting || enough)
+    if kind != Overload::Lasting || enough {
+        return Some(kind);
+    }
+    // An examination that began before these looks saw the queue empty.
+    let before_s = state.interval_s - stands.over_s;
+    (before_s > LOOK_S && state.interval_s >= FEW_OVER_MIN_S).then_some(Overload::Bursts)
 }
 
 /// The looks at a queue whose overload lasts.
-fn lasting(listener: &ListenerState) -> Option<&Standing> {
-    let lasts = overload(listener) == Some(Overload::Lasting);
+fn lasting<'l>(state: &State, listener: &'l ListenerState) -> Option<&'l Standing> {
+    let lasts = overload(state, listener) == Some(Overload::Lasting);
     listener.stands.as_deref().filter(|_| lasts)
 }
 
@@ -358,10 +367,10 @@ pub(super) fn of_listener(
         ("sockets", (group.len() > 1).then(|| group.len().into())),
         ("sockets_full", (group.len() > 1).then(|| full.count().into())),
     ]);
-    if let Some(kind) = overload(worst) {
+    if let Some(kind) = overload(state, worst) {
         all.insert("overload".into(), kind.name().into());
     }
-    if let Some(stands) = lasting(worst) {
+    if let Some(stands) = lasting(state, worst) {
         all.insert("looks".into(), stands.looks.into());
         all.insert("looks_nearly_full".into(), stands.nearly_full.into());
     }
