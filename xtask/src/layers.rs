@@ -48,6 +48,7 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("crates/lab/src/load/idle/writer.rs", "connect", "the system call, in errors"),
     ("crates/lab/src/load/page/", "http", "the scheme of a URL"),
     ("crates/live/src/doctor/config/apache.rs", "http", "a scheme or protocol"),
+    ("crates/live/src/doctor/config/apps.rs", "keepalive", "a setting of gunicorn"),
     (
         "crates/live/src/doctor/config/directives.rs",
         "keepalive",
@@ -56,6 +57,7 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("crates/live/src/doctor/config/haproxy.rs", "http", "a mode"),
     ("crates/live/src/doctor/config/nginx.rs", "http", "a block of nginx.conf"),
     ("crates/live/src/doctor/config/nginx.rs", "stream", "a block of nginx.conf"),
+    ("crates/live/src/doctor/rules/idle.rs", "http", "a remedy: of an upstream that speaks HTTP"),
     ("crates/measure/src/idle/keepalive/", "messages", "a unit: what a writing connection sends"),
     ("crates/measure/src/kit/settings.rs", "keepalive", KEEPALIVE),
     ("crates/measure/src/kit/target.rs", "http", "the scheme of a URL"),

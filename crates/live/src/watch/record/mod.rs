@@ -169,14 +169,17 @@ struct Known {
     state: u64,
 }
 
+/// Name, subject and severity of a finding, and whether an overload comes in bursts or lasts.
+type Said = (String, String, Severity, Option<String>);
+
 /// Turns states into lines, and remembers what was written.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     states: u64,
     next: u32,
     listeners: BTreeMap<(String, u16, u64), Known>,
-    /// By name, subject, severity and whether an overload lasts: number, and the last state that had it.
-    diagnoses: BTreeMap<(String, String, Severity, Option<String>), (u32, u64)>,
+    /// Number, and the last state that had it.
+    diagnoses: BTreeMap<Said, (u32, u64)>,
     limits: Option<Limits>,
     /// When the last dump of all sockets began, s.
     table_s: Option<f64>,

@@ -146,7 +146,8 @@ fn what_code_can_set_is_presumed_until_the_code_shows_a_number() {
         |title: &str, text: &str| closes(App::Puma, &[title], &[("/srv/config/puma.rb", text)]);
     let (five, seven) = ("puma 5.6.5 (tcp://[::]:1) [s]", "puma 7.0.1 (tcp://[::]:1) [s]");
     assert_eq!(puma(five, "threads 1, 5\n# persistent_timeout 9\n"), at(20.0, &presumed("Puma")));
-    assert_eq!(puma(seven, ""), at(65.0, &presumed("Puma")));
+    assert_eq!(puma(seven, "threads 1, 5\n"), at(65.0, &presumed("Puma")));
+    assert_eq!(puma(seven, ""), None, "its title hides the file that -C names");
     assert_eq!(puma(five, "persistent_timeout(75)\n"), at(75.0, "/srv/config/puma.rb:1"));
     assert_eq!(puma(five, "persistent_timeout ENV['T'].to_i\n"), None);
     let ini = [("/srv/start.d/http.ini", "--module=http\njetty.http.idleTimeout=70000\n")];
