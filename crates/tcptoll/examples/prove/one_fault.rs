@@ -229,7 +229,7 @@ fn judge(fault: &Fault, view: View, said: &anyhow::Result<Said>) -> Cell {
             return Cell::Differs(format!("not asked: {}", start_of(&format!("{error:#}"))));
         }
     };
-    let names = |said: &Said| said.iter().map(|(id, _)| id.clone()).collect::<Vec<_>>().join(", ");
+    let names = |said: &Said| said.keys().cloned().collect::<Vec<_>>().join(", ");
     if !fault.sees[view as usize] {
         return if said.is_empty() { Cell::Blind } else { Cell::Differs(names(said)) };
     }
@@ -268,7 +268,7 @@ fn felt(
     words.extend(more.map(|period_s| period_s.to_string()));
     let counted: Value = bench.count(machine, &words)?;
     let of = |name: &&str| counted[*name].as_u64().unwrap_or(0);
-    let bad = felt.bad.iter().map(|name| of(name)).sum();
+    let bad = felt.bad.iter().map(of).sum();
     let words = felt.bad.iter().map(|name| match *name {
         "waited" => format!("{} waited 1 s or longer", of(name)),
         "close_wait" => format!("{} in CLOSE-WAIT", of(name)),

@@ -280,7 +280,7 @@ fn whole(number: Sourced<f64>) -> Sourced<u64> {
 
 /// The listeners that the kernel has of the process, and the Unix sockets among these addresses; without listeners,
 /// all of these addresses.
-fn listens(reading: &Reading<'_>, binds: &[String], backlog: Option<Sourced<u64>>) -> Vec<Listen> {
+fn listens(reading: &Reading<'_>, binds: &[String], backlog: Option<&Sourced<u64>>) -> Vec<Listen> {
     let own = &reading.process.sockets;
     let path = |bind: &String| {
         let path = bind.strip_prefix("unix:")?;
@@ -298,7 +298,7 @@ fn listens(reading: &Reading<'_>, binds: &[String], backlog: Option<Sourced<u64>
         if own.is_empty() { binds.iter().filter_map(tcp).collect() } else { own.clone() };
     on.extend(binds.iter().filter_map(path));
     let listen =
-        |on: String| Listen { on: clipped(&on), backlog: backlog.clone(), ..Listen::default() };
+        |on: String| Listen { on: clipped(&on), backlog: backlog.cloned(), ..Listen::default() };
     on.into_iter().map(listen).collect()
 }
 
@@ -339,7 +339,7 @@ fn gunicorn(reading: &mut Reading<'_>, config: &mut ServerConfig, facts: &Facts)
     if binds.is_empty() {
         binds = layers.text(reading, &[], "bind").map_or(Vec::new(), |bind| quoted(&bind.value));
     }
-    config.listens = listens(reading, &binds, backlog);
+    config.listens = listens(reading, &binds, backlog.as_ref());
 }
 
 /// The arguments of the process, over those of a variable of its environment.
@@ -365,7 +365,7 @@ fn uvicorn(reading: &mut Reading<'_>, config: &mut ServerConfig, facts: &Facts) 
         layers.number(reading, &["--timeout-keep-alive"], "", facts.keepalive_s);
     let backlog = layers.number(reading, &["--backlog"], "", facts.backlog).map(whole);
     let socket = layers.options(&["--uds"]).pop().map(|path| format!("unix:{path}"));
-    config.listens = listens(reading, socket.as_slice(), backlog);
+    config.listens = listens(reading, socket.as_slice(), backlog.as_ref());
 }
 
 /// Settings: <https://hypercorn.readthedocs.io/en/latest/how_to_guides/configuring.html>; `hypercorn/config.py` of 0.13.2.
@@ -386,14 +386,14 @@ fn hypercorn(reading: &mut Reading<'_>, config: &mut ServerConfig, facts: &Facts
     if binds.is_empty() {
         binds = layers.text(reading, &[], "bind").map_or(Vec::new(), |bind| quoted(&bind.value));
     }
-    config.listens = listens(reading, &binds, backlog);
+    config.listens = listens(reading, &binds, backlog.as_ref());
 }
 
 /// `keepAliveTimeout` of the script, where it is a number; 5 s before Node.js 26, 65 s since (nodejs/node#62782). A
 /// script that names Fastify is not presumed to have it: Fastify sets 72 s.
 fn node(reading: &mut Reading<'_>, config: &mut ServerConfig, facts: &Facts) {
     let backlog = presumed(reading, facts.backlog).map(whole);
-    config.listens = listens(reading, &[], backlog);
+    config.listens = listens(reading, &[], backlog.as_ref());
     let mut arguments = reading.process.arguments.iter().skip(1);
     let script = arguments.find(|one| !one.starts_with('-'));
     let path = script.map(|script| join(&reading.process.directory, script));
@@ -432,7 +432,7 @@ fn puma(reading: &mut Reading<'_>, config: &mut ServerConfig, facts: &Facts) {
         binds.iter().find_map(|bind| count(bind.split_once("backlog=")?.1.split('&').next()?));
     let backlog = asked.map(|value| Sourced { value, at: reading.command_line() });
     let backlog = backlog.or_else(|| reading.default(facts.backlog).map(whole));
-    config.listens = listens(reading, &binds, backlog);
+    config.listens = listens(reading, &binds, backlog.as_ref());
     let variable = |name: &&str| process.environment.get(*name).cloned();
     let mode = ["APP_ENV", "RACK_ENV", "RAILS_ENV"].iter().find_map(variable);
     let usual = [
@@ -531,7 +531,7 @@ fn jetty(reading: &mut Reading<'_>, config: &mut ServerConfig, facts: &Facts) {
     const NAME: &str = "jetty.http.idleTimeout=";
     let process = reading.process;
     let backlog = presumed(reading, facts.backlog).map(whole);
-    config.listens = listens(reading, &[], backlog);
+    config.listens = listens(reading, &[], backlog.as_ref());
     let at = reading.command_line();
     let value = |line: &str| count(line.trim().strip_prefix(NAME)?).map(|ms| ms as f64 / 1e3);
     let mut keeps =

@@ -444,18 +444,16 @@ fn syn_fix(state: &State, longest: Option<&ListenerState>) -> Remedy {
     }
     let remedy = Remedy::of(SYN_FULL, "longer");
     let somaxconn = state.limits.somaxconn;
-    let commands = match longest {
-        // The same limit holds for both queues.
-        Some(listener) => longer(listener, somaxconn).commands,
+    // The same limit holds for both queues.
+    let commands = if let Some(listener) = longest {
+        longer(listener, somaxconn).commands
+    } else {
         // Where a backlog is below somaxconn, that need not be the limit.
-        None => {
-            let below = |max: &u32| state.listeners.iter().any(|one| one.accept_queue_limit < *max);
-            let wanted =
-                somaxconn.filter(below).unwrap_or_else(|| longer_than(somaxconn.unwrap_or(0)));
-            let raise = (Some(wanted) != somaxconn)
-                .then(|| format!("sysctl -w net.core.somaxconn={wanted}"));
-            raise.into_iter().chain([format!("listen(fd, {wanted})")]).collect()
-        }
+        let below = |max: &u32| state.listeners.iter().any(|one| one.accept_queue_limit < *max);
+        let wanted = somaxconn.filter(below).unwrap_or_else(|| longer_than(somaxconn.unwrap_or(0)));
+        let raise =
+            (Some(wanted) != somaxconn).then(|| format!("sysctl -w net.core.somaxconn={wanted}"));
+        raise.into_iter().chain([format!("listen(fd, {wanted})")]).collect()
     };
     Remedy { commands, ..remedy }
 }

@@ -167,12 +167,11 @@ impl Brief {
                 continue;
             }
             if is_list(block) {
-                match label.starts_with(REMEDY) {
-                    true => {
-                        brief.take_fields(items(block));
-                        label.clear();
-                    }
-                    false => brief.take(&label, items(block).map(Unit::Item)),
+                if label.starts_with(REMEDY) {
+                    brief.take_fields(items(block));
+                    label.clear();
+                } else {
+                    brief.take(&label, items(block).map(Unit::Item));
                 }
                 continue;
             }
@@ -183,7 +182,7 @@ impl Brief {
                         brief.fix.clear();
                     }
                     brief.fix.push(Unit::Item(text.trim().to_owned()));
-                    label = REMEDY.to_owned();
+                    REMEDY.clone_into(&mut label);
                     continue;
                 }
                 // What follows a label may be a list.
@@ -202,7 +201,7 @@ impl Brief {
         for field in fields {
             match (field.split_once(": "), self.fix.last_mut()) {
                 (Some(("Command", command)), Some(Unit::Item(fix))) => {
-                    *fix += &format!(" {command}")
+                    *fix += &format!(" {command}");
                 }
                 (Some(("Cost", cost)), _) => {
                     self.cost.extend(sentences(cost).map(Unit::Sentence));
