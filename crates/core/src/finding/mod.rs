@@ -177,6 +177,21 @@ impl Remedy {
         Self { proof, ..self }
     }
 
+    /// As it is typed from outside of the network namespace that it is about: that of a process, or a file.
+    pub fn enter(&mut self, netns: &str) {
+        const IN_NAMESPACE: [&str; 6] =
+            ["sysctl ", "ss ", "nstat ", "ip ", "conntrack ", "tcptoll "];
+        let enter = match netns.parse::<u32>() {
+            Ok(pid) => format!("nsenter -t {pid} -n"),
+            Err(_) => format!("nsenter --net={netns}"),
+        };
+        for command in &mut self.commands {
+            if IN_NAMESPACE.iter().any(|begin| command.starts_with(begin)) {
+                *command = format!("{enter} {command}");
+            }
+        }
+    }
+
     /// As a run's record keeps it, where it is no remedy included.
     pub fn advice(self, cause: &str) -> Advice {
         let Self { mut change, cost, undo, not_if, proof, .. } = self;
@@ -185,5 +200,24 @@ impl Remedy {
             change += &format!(" Not if {}{}", first.to_lowercase(), not_if.as_str());
         }
         Advice { cause: cause.to_owned(), change, cost, undo, proof }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_about_another_network_namespace_enter_it() {
+        let with = |netns| {
+            let mut remedy = Remedy::of("accept-queue-full", "longer").with("BACKLOG", 64);
+            remedy.enter(netns);
+            remedy.commands
+        };
+        assert_eq!(
+            with("4711"),
+            ["nsenter -t 4711 -n sysctl -w net.core.somaxconn=64", "listen(fd, 64)"]
+        );
+        assert!(with("/run/netns/a")[0].starts_with("nsenter --net=/run/netns/a sysctl "));
     }
 }

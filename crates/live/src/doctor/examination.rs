@@ -95,7 +95,10 @@ pub struct NotExamined {
 
 impl Examination {
     /// What was seen of a machine, or of this namespace of it, and what is wrong with it.
-    pub fn new(machine: &Machine, netns: Option<&str>, findings: Vec<Finding>) -> Self {
+    pub fn new(machine: &Machine, netns: Option<&str>, mut findings: Vec<Finding>) -> Self {
+        if let Some(netns) = netns {
+            findings.iter_mut().flat_map(|one| &mut one.remedies).for_each(|fix| fix.enter(netns));
+        }
         let state = &machine.state;
         let listed = was_listed(state);
         let time_wait = state.states.get("TIME-WAIT").copied().unwrap_or(0);

@@ -44,6 +44,8 @@ const PAST_DIAGNOSES: usize = 3;
 pub struct History {
     host: String,
     uptime_s: f64,
+    /// Commands enter this network namespace; absent: it is ours.
+    netns: Option<String>,
     /// Of the newest look, for the next.
     base: Option<(f64, Counters)>,
     pub(super) listeners: Listeners,
@@ -59,6 +61,12 @@ impl History {
     /// A watch that has not looked yet. `uptime_s`: time since boot when the watch began, s.
     pub fn new(host: impl Into<String>, uptime_s: f64) -> Self {
         Self { host: host.into(), uptime_s, ..Self::default() }
+    }
+
+    /// The network namespace that is looked at from another one: a process id or a file. Commands then enter it.
+    #[must_use]
+    pub fn of_namespace(self, netns: Option<String>) -> Self {
+        Self { netns, ..self }
     }
 
     /// Takes a look, and says what it and the one before it show together.
@@ -110,6 +118,10 @@ impl History {
             state.states = table.states;
         }
         self.held.apply(&mut state);
+        if let Some(netns) = &self.netns {
+            let found = state.diagnoses.iter_mut().flat_map(|one| &mut one.remedies);
+            found.for_each(|fix| fix.enter(netns));
+        }
         order(&mut state);
         let more = state.listeners.len().saturating_sub(LISTENERS_MAX);
         state.listeners.truncate(LISTENERS_MAX);

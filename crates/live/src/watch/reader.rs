@@ -239,7 +239,11 @@ impl Watch {
     /// As [`NamespaceReader::open`]: before any thread is started.
     pub fn open(options: &Options) -> Result<Self, SysError> {
         let reader = NamespaceReader::open(options)?;
-        Ok(Self { reader, history: new_history() })
+        let netns = options.network.as_ref().map(|network| match network {
+            Network::OfProcess(pid) => pid.to_string(),
+            Network::At(file) => line(&file.to_string_lossy()),
+        });
+        Ok(Self { reader, history: new_history().of_namespace(netns) })
     }
 
     /// Looks once; gives what this look and the one before it say together.

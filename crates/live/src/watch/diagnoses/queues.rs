@@ -38,10 +38,22 @@ pub(super) fn full(state: &State) -> Vec<Finding> {
     // The host's counters are read a little later than those of the listeners.
     let late = 2.0 / state.interval_s.max(1e-3) + 0.05 * rates.overflows_per_s;
     let rest = rates.overflows_per_s - attributed;
-    if rest > 0.0 && (found.is_empty() || rest > late) {
-        found.push(unattributed(state, rest));
+    match found.first_mut() {
+        // Of others, or of a burst between the two readings: no second fault.
+        Some(named) if rest > late => {
+            named.evidence.insert("overflows_elsewhere_per_s".into(), rounded(rest));
+        }
+        None if rest > 0.0 && !state.listeners.iter().any(was_full) => {
+            found.push(unattributed(state, rest));
+        }
+        _ => {}
     }
     found
+}
+
+/// Whether its queue was full in the last seconds: what the host counts beyond it is told at the next look.
+fn was_full(listener: &ListenerState) -> bool {
+    listener.accept_queue_recent_peak > listener.accept_queue_limit
 }
 
 fn overflowed(state: &State, group: &Group<'_>) -> Option<Finding> {

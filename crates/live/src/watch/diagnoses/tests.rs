@@ -184,20 +184,21 @@ fn overflows_that_no_listener_can_be_blamed_for_are_named_without_one() {
 }
 
 #[test]
-fn overflows_beyond_those_of_the_named_listeners_are_named_too() {
-    let named = |of_host| {
+fn overflows_beyond_those_of_the_named_listeners_are_evidence_and_no_second_fault() {
+    let elsewhere = |of_host| {
         let full = ListenerState { overflows_per_s: Some(40.0), ..listener() };
         let rates = Some(Rates { overflows_per_s: of_host, ..Rates::default() });
         let state = State { rates, listeners: vec![full], interval_s: 1.0, ..State::default() };
-        find(&state).into_iter().map(|one| (one.subject, one.text)).collect::<Vec<_>>()
+        only(&state).evidence.remove("overflows_elsewhere_per_s")
     };
     // Some were counted between the two readings of a look.
-    assert_eq!((named(40.0).len(), named(44.0).len()), (1, 1));
-    let both = named(140.0);
-    let (subject, text) =
-        both.iter().find(|(subject, _)| subject == "a listener of this host").unwrap();
-    assert_eq!((both.len(), subject.as_str()), (2, "a listener of this host"));
-    assert!(text.starts_with("100 overflows/s at full accept queues"), "{text}");
+    assert_eq!((elsewhere(40.0), elsewhere(44.0)), (None, None));
+    assert_eq!(elsewhere(140.0), Some(100.0.into()));
+    // A burst after the listener was read is told at the next look.
+    let listener = ListenerState { overflows_per_s: Some(0.0), ..listener() };
+    let rates = Some(Rates { overflows_per_s: 9.0, ..Rates::default() });
+    let found = find(&State { rates, listeners: vec![listener], ..State::default() });
+    assert!(found.iter().all(|one| one.id != "accept-queue-full"), "{found:?}");
 }
 
 #[test]
