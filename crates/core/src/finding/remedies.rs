@@ -82,6 +82,14 @@ impl Remedy {
         Some(Self::of(cause, name))
     }
 
+    /// Without a sysctl, where it needs no change.
+    #[must_use]
+    pub fn without_sysctl(mut self) -> Self {
+        self.commands.retain(|line| !line.starts_with("sysctl -w "));
+        self.cost = self.cost.replace(NEXT_BOOT, "");
+        self
+    }
+
     /// With another that may be taken instead.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {

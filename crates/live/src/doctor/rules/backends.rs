@@ -153,7 +153,9 @@ fn remedies(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) 
     let lowered = filled("lower", vec![lower.clone(), Some(reload(ends.proxy)), proof.clone()]);
     let Some(idle) = idle else { return vec![lowered] };
     let longer = keeping(ends.server.program, idle.value + RESERVE_S);
-    let or = lower.as_ref().map(|lower| format!("# or in {front}: {lower}"));
+    // The same directive elsewhere is about the proxy's own clients.
+    let place = if ends.proxy.program == Program::Nginx { "the upstream of " } else { "" };
+    let or = lower.as_ref().map(|lower| format!("# or in {place}{front}: {lower}"));
     let raised = filled("raise", vec![Some(longer), Some(reload(ends.server)), or, proof]);
     std::iter::once(raised).chain(lower.map(|_| lowered)).collect()
 }
@@ -201,7 +203,10 @@ fn lowered(ends: Ends<'_>, closes: &Sourced<f64>) -> Option<String> {
 /// The command that measures after which idle time the server closes.
 fn proof(ends: Ends<'_>, closes: &Sourced<f64>) -> Option<String> {
     ends.listen.port()?;
-    let idle = seconds(closes.value.ceil() + 1.0);
-    (closes.value < 600.0)
-        .then(|| format!("tcptoll http --reuse idle={idle}s http://{}/", short(ends.target)))
+    let idle_s = closes.value.ceil() + 1.0;
+    // Several times, or no connection is used again while it is measured.
+    let (idle, lasts) = (seconds(idle_s), seconds(5.0 * idle_s));
+    (closes.value < 600.0).then(|| {
+        format!("tcptoll http --reuse idle={idle}s -d {lasts}s http://{}/", short(ends.target))
+    })
 }

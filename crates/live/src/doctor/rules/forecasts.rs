@@ -10,7 +10,7 @@ use crate::doctor::{Machine, Opening};
 use crate::watch::DestinationState;
 use crate::watch::diagnoses::host::{TRACKED, TRACKED_SUBJECT};
 use crate::watch::diagnoses::ports::{SCARCE, SLOW, fix};
-use crate::watch::diagnoses::{evidence, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, rounded};
 use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 /// `TCP_TIMEWAIT_LEN`, s: a constant of the kernel.
@@ -148,15 +148,7 @@ pub(super) fn conntrack_fills(machine: &Machine) -> Vec<Finding> {
         ("full_in_s", Some(rounded(fills_s))),
     ]);
     let wanted = ((comes_to * 1.5).min(4.0e9) as u64).next_power_of_two();
-    let mut fix = sysctl(
-        TRACKED_SUBJECT,
-        most,
-        wanted,
-        "Enlarge the table to 1.5 times the entries needed. Or exempt this traffic from tracking (notrack)."
-            .to_owned(),
-        "The table has room for this rate of connections.",
-        "An entry takes about 320 bytes. Raise net.netfilter.nf_conntrack_buckets too, or lookups slow down.",
-    );
+    let mut fix = Remedy::of(TRACKED, "table").with("TO", wanted).with("FROM", most);
     fix.commands.push(format!("# or: sysctl -w {TIMEOUT}=30"));
     vec![Finding {
         id: CONNTRACK_FILLS.into(),

@@ -9,7 +9,7 @@ use super::servers::{at_text, known, restart, seconds, short};
 use super::{KEEPALIVE_BEYOND_NAT, UPSTREAM_NOT_REUSED};
 use crate::doctor::neighbours::{Forgets, forgets};
 use crate::doctor::{Listen, Machine, Neighbour, Program, ServerConfig, Sourced, Upstream};
-use crate::watch::diagnoses::{evidence, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, rounded};
 use tcptoll_core::finding::{Finding, Remedy, Severity};
 
 /// nginx keeps idle connections to its upstream, and each request closes the one it used.
@@ -201,11 +201,6 @@ fn late_probe<'m>(
 }
 
 fn fix(machine: &Machine, server: Option<&ServerConfig>, group: &Group) -> Remedy {
-    let effect = format!(
-        "The kernel sends a probe after {PROPOSED_S} s without traffic. NATs and load balancers keep the connection, and a \
-         dead peer is detected."
-    );
-    let cost = "Each idle connection costs two packets of 52 bytes per minute.";
     let setting = server.and_then(|server| match server.program {
         Program::Redis => Some(format!("tcp-keepalive {PROPOSED_S}")),
         Program::Mariadb => Some(format!("tcp_keepalive_time = {PROPOSED_S}")),
@@ -215,29 +210,9 @@ fn fix(machine: &Machine, server: Option<&ServerConfig>, group: &Group) -> Remed
         Program::Apache | Program::PhpFpm | Program::App(_) => None,
     });
     if let Some((setting, server)) = setting.zip(server) {
-        return Remedy {
-            change: format!("Let {} send probes after {PROPOSED_S} s.", server.program.name()),
-            commands: vec![setting, restart(server)],
-            effect,
-            cost: format!("{cost} The restart closes open connections."),
-            undo: "Remove the line, or set the former time, and restart again.".to_owned(),
-            ..Remedy::default()
-        };
+        let remedy = Remedy::of(KEEPALIVE_BEYOND_NAT, "server");
+        return remedy.with("SETTING", setting).with("RESTART", restart(server));
     }
-    let time = machine.number(TIME);
-    if let (Some(time), true) = (time, group.with_keepalive > 0) {
-        let change =
-            "Let the kernel send probes earlier, for programs that use the kernel's default.";
-        return sysctl(TIME, time, PROPOSED_S, change.to_owned(), &effect, cost);
-    }
-    let mut commands = vec!["setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, 1)".to_owned()];
-    commands.push(format!("setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, {PROPOSED_S})"));
-    Remedy {
-        change: "Turn keep-alive probes on in the program that holds these connections.".to_owned(),
-        commands,
-        effect,
-        cost: cost.to_owned(),
-        undo: "setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, 0)".to_owned(),
-        ..Remedy::default()
-    }
+    let by_kernel = machine.number(TIME).is_some() && group.with_keepalive > 0;
+    Remedy::of(KEEPALIVE_BEYOND_NAT, if by_kernel { "kernel" } else { "program" })
 }

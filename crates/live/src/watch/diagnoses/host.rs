@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tcptoll_core::number;
 
-use super::{evidence, rounded, sysctl};
+use super::{evidence, rounded};
 use crate::watch::state::State;
 use tcptoll_core::finding::{Finding, Remedy, Severity};
 
@@ -127,14 +127,7 @@ pub(super) fn tracked(state: &State) -> Vec<Finding> {
         ("nf_conntrack_max", Some(limit.into())),
         ("drops_per_s", (drops > 0.0).then(|| rounded(drops))),
     ]);
-    let fix = sysctl(
-        TRACKED_SUBJECT,
-        limit,
-        limit.saturating_mul(2),
-        "Double the table; or exempt this traffic from tracking (notrack).".to_owned(),
-        "New connections are tracked, and not dropped.",
-        "An entry takes about 320 bytes. Raise net.netfilter.nf_conntrack_buckets too, or lookups slow down.",
-    );
+    let fix = Remedy::of(TRACKED, "table").with("TO", limit.saturating_mul(2)).with("FROM", limit);
     vec![Finding {
         id: TRACKED.into(),
         severity: Severity::harming(full),
@@ -190,6 +183,8 @@ const COUNT_MIN: u64 = 50;
 /// A share that is named. By Mathis' formula CUBIC and Reno get at most 1.22 / √0.02 = 8.6 segments a round
 /// trip.
 const SHARE_MIN: f64 = 0.02;
+/// A client whose last ACK was dropped repeats its data this often within some seconds: after 0.2, 0.4, 0.8, 1.6 and 3.2 s.
+const REPEATS: f64 = 5.0;
 /// A share that harms whatever runs: less than 5.5 segments a round trip.
 const SHARE_HARMS: f64 = 0.05;
 
@@ -207,8 +202,9 @@ pub(super) fn retransmissions(state: &State) -> Vec<Finding> {
     // A connection whose last ACK met a full queue is open for its client, which repeats its data.
     let overflows_per_s =
         state.rates.as_ref().map(|rates| rates.overflows_per_s).filter(|per_s| *per_s > 0.0);
-    // As many as met the queue are no fault of a path.
-    if overflows_per_s.is_some_and(|per_s| per_s * seen.over_s >= seen.retransmitted as f64) {
+    // Those that met the queue are no fault of a path.
+    let met = |per_s: f64| per_s * seen.over_s * REPEATS >= seen.retransmitted as f64;
+    if overflows_per_s.is_some_and(met) {
         return Vec::new();
     }
     let perhaps =

@@ -15,8 +15,8 @@ use tcptoll_core::units::host_port;
 use serde_json::Value;
 
 use super::state::{DestinationState, ListenerState, State};
+use tcptoll_core::finding::Finding;
 use tcptoll_core::finding::queues::Overload;
-use tcptoll_core::finding::{Finding, Remedy};
 
 /// How long a diagnosis stays after its evidence ended, s.
 ///
@@ -174,27 +174,6 @@ pub(crate) fn evidence<const N: usize>(
 /// A measurement with three decimals; a value that is no number is null.
 pub(crate) fn rounded(value: f64) -> Value {
     Value::from((value * 1e3).round() / 1e3)
-}
-
-/// A fix by one sysctl whose former value is known.
-pub(crate) fn sysctl(
-    name: &str,
-    from: u64,
-    to: u64,
-    change: String,
-    effect: &str,
-    cost: &str,
-) -> Remedy {
-    Remedy {
-        change,
-        commands: vec![format!("sysctl -w {name}={to}")],
-        effect: effect.to_owned(),
-        cost: format!(
-            "{cost} It lasts until the next boot; a file in /etc/sysctl.d/ makes it stay."
-        ),
-        undo: format!("sysctl -w {name}={from}"),
-        ..Remedy::default()
-    }
 }
 
 #[cfg(test)]

@@ -171,7 +171,7 @@ pub(super) fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Remedy
     let wanted = longer_than(limit);
     let mut remedy = Remedy::of(FULL, "longer").with("BACKLOG", wanted);
     if somaxconn.is_some_and(|max| max >= wanted) {
-        remedy.commands.retain(|line| !line.starts_with("sysctl"));
+        remedy = remedy.without_sysctl();
     }
     let name = listener.process.as_ref().map_or("", |process| process.name.as_str());
     let setting = backlog_setting(name, &host_port(&listener.address, listener.port), wanted);

@@ -306,8 +306,8 @@ fn an_application_server_that_closes_first_is_named_with_both_times_and_both_set
         [
             "gunicorn --keep-alive 70",
             "systemctl restart gunicorn",
-            "# or in nginx: keepalive_timeout 1s;",
-            "tcptoll http --reuse idle=3s http://127.0.0.1:8081/"
+            "# or in the upstream of nginx: keepalive_timeout 1s;",
+            "tcptoll http --reuse idle=3s -d 15s http://127.0.0.1:8081/"
         ]
     );
     assert_eq!(one.remedies[1].commands[..2], ["keepalive_timeout 1s;", "systemctl reload nginx"]);
