@@ -220,7 +220,7 @@ pub struct CauseSpec {
 
 impl CauseSpec {
     /// A cause whose remedy is the first one of its section.
-    pub const fn of(id: &'static str, test: fn(&Arm) -> Option<Finding>) -> Self {
+    pub const fn new(id: &'static str, test: fn(&Arm) -> Option<Finding>) -> Self {
         Self { id, test, follows: &[], remedies: None }
     }
 

@@ -1,7 +1,7 @@
 //! What is wrong, and what to change: what runs, `watch`, `doctor` and `tune` conclude with.
 //!
 //! A finding without evidence is not made. What it says of figures stands beside its rule; the words of what to
-//! change stand once, in `docs/causes.md` ([`Remedy::of`]).
+//! change stand once, in `docs/causes.md` ([`Remedy::named`]).
 
 pub mod queues;
 mod remedies;
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn commands_about_another_network_namespace_enter_it() {
         let with = |netns| {
-            let mut remedy = Remedy::of("accept-queue-full", "longer").with("BACKLOG", 64);
+            let mut remedy = Remedy::named("accept-queue-full", "longer").with("BACKLOG", 64);
             remedy.enter(netns);
             remedy.commands
         };

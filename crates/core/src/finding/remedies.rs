@@ -4,7 +4,6 @@
 //! what to type, what it does, what it costs and how to undo it. Words in capitals, like `BACKLOG`, stand for values of
 //! the machine or of the run.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::Remedy;
@@ -15,8 +14,8 @@ pub const CAUSES: &str = include_str!("../../causes.md");
 /// How the paragraph of a remedy begins.
 const BEGINS: &str = "**Remedy `";
 
-/// Remedies by the section and their name.
-static ALL: LazyLock<BTreeMap<(&str, &str), Remedy>> = LazyLock::new(|| {
+/// Remedies with their section and name, in the order of the page.
+static ALL: LazyLock<Vec<((&str, &str), Remedy)>> = LazyLock::new(|| {
     let sections = CAUSES.split("\n## ").skip(1).filter_map(|text| text.split_once('\n'));
     let of = |(title, body): (&'static str, &'static str)| {
         let title = title.trim_matches('`');
@@ -70,16 +69,15 @@ fn plain(text: &str) -> String {
 
 impl Remedy {
     /// A remedy of a cause by its name in the page.
-    pub fn of(cause: &str, name: &str) -> Self {
-        let found = ALL.get(&(cause, name));
+    pub fn named(cause: &str, name: &str) -> Self {
+        let found = ALL.iter().find(|(names, _)| *names == (cause, name));
         debug_assert!(found.is_some(), "docs/causes.md has no remedy {name} of {cause}");
-        found.cloned().unwrap_or_default()
+        found.map(|(_, remedy)| remedy.clone()).unwrap_or_default()
     }
 
     /// The first remedy of a cause.
     pub fn first_of(cause: &str) -> Option<Self> {
-        let name = remedies_of(cause).next()?;
-        Some(Self::of(cause, name))
+        ALL.iter().find(|((of, _), _)| *of == cause).map(|(_, remedy)| remedy.clone())
     }
 
     /// Without a sysctl, where it needs no change.
@@ -122,15 +120,6 @@ impl Remedy {
         }
         self
     }
-}
-
-/// Names of the remedies of a cause, in the order of the page.
-fn remedies_of(cause: &str) -> impl Iterator<Item = &'static str> {
-    let section = CAUSES.split("\n## ").find(move |text| {
-        text.lines().next().is_some_and(|title| title.trim_matches('`') == cause)
-    });
-    let remedies = section.unwrap_or_default().split(BEGINS).skip(1);
-    remedies.filter_map(|text| Some(text.split_once("`.**")?.0))
 }
 
 /// Replaces a word where it stands alone.

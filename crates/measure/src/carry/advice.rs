@@ -113,7 +113,7 @@ fn buffer(
     [end, host]: [&str; 2],
     (measured, window): (&str, Option<f64>),
 ) -> Remedy {
-    let of = |name: &str| Remedy::of(limit.name(), name).with(end, format!("on the {host}"));
+    let of = |name: &str| Remedy::named(limit.name(), name).with(end, format!("on the {host}"));
     // How much of the buffer asked for is window, as measured in this arm.
     let share = window.zip(buffer.asked_bytes).map(|(window, asked)| window / asked.max(1) as f64);
     let needed = ill.product().zip(share.filter(|share| *share > 0.0));
@@ -166,7 +166,7 @@ pub(super) fn congestion(summary: &Summary) -> Vec<Remedy> {
     let better = better(summary, &ill, &["congestion"]);
     let [sender, _] = ill.direction.ends(ill.transfer);
     let lost = ill.way.sender.retransmitted_segments;
-    let of = |name: &str| Remedy::of(Limit::Congestion.name(), name).proven(proof(better));
+    let of = |name: &str| Remedy::named(Limit::Congestion.name(), name).proven(proof(better));
     if lost == 0 {
         return vec![of("keep-open")];
     }
@@ -214,7 +214,7 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Remedy> {
         let rtt = number::time(one.way.sender.rtt_us?);
         Some(format!("arm {}: {} at a round trip of {rtt}", one.arm.name, one.rate()))
     });
-    let remedy = Remedy::of(Limit::LinkRate.name(), name)
+    let remedy = Remedy::named(Limit::LinkRate.name(), name)
         .and(&format!(
             "The bandwidth-delay product is {} at the quiet round trip of {}. With up to {} in flight ({}), the queue \
              adds {} to the round trip and no throughput.",

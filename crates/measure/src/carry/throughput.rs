@@ -17,39 +17,39 @@ use super::advice;
 
 /// The receiver's window is spent in each round trip.
 pub(super) const RECEIVE_WINDOW: CauseSpec =
-    CauseSpec::of(Limit::ReceiveWindow.name(), |arm| finding(arm, Limit::ReceiveWindow))
+    CauseSpec::new(Limit::ReceiveWindow.name(), |arm| finding(arm, Limit::ReceiveWindow))
         .remedied(advice::receive_window);
 
 /// The send buffer holds less than a round trip takes.
 pub(super) const SEND_BUFFER: CauseSpec =
-    CauseSpec::of(Limit::SendBuffer.name(), |arm| finding(arm, Limit::SendBuffer))
+    CauseSpec::new(Limit::SendBuffer.name(), |arm| finding(arm, Limit::SendBuffer))
         .remedied(advice::send_buffer);
 
 /// The congestion window is spent in each round trip.
 pub(super) const CONGESTION: CauseSpec =
-    CauseSpec::of(Limit::Congestion.name(), |arm| finding(arm, Limit::Congestion))
+    CauseSpec::new(Limit::Congestion.name(), |arm| finding(arm, Limit::Congestion))
         .remedied(advice::congestion);
 
 /// The link carries no more.
 pub(super) const LINK_RATE: CauseSpec =
-    CauseSpec::of(Limit::LinkRate.name(), |arm| finding(arm, Limit::LinkRate))
+    CauseSpec::new(Limit::LinkRate.name(), |arm| finding(arm, Limit::LinkRate))
         .remedied(advice::link_rate);
 
 /// The client's program uses a whole CPU.
 pub(super) const CLIENT_CPU: CauseSpec =
-    CauseSpec::of(Limit::ClientCpu.name(), |arm| finding(arm, Limit::ClientCpu));
+    CauseSpec::new(Limit::ClientCpu.name(), |arm| finding(arm, Limit::ClientCpu));
 
 /// The server's program uses a whole CPU.
 pub(super) const SERVER_CPU: CauseSpec =
-    CauseSpec::of(Limit::ServerCpu.name(), |arm| finding(arm, Limit::ServerCpu));
+    CauseSpec::new(Limit::ServerCpu.name(), |arm| finding(arm, Limit::ServerCpu));
 
 /// The sender uses a whole CPU, most of it for the calls and not for the bytes.
 pub(super) const MESSAGE_OVERHEAD: CauseSpec =
-    CauseSpec::of(Limit::MessageOverhead.name(), |arm| finding(arm, Limit::MessageOverhead));
+    CauseSpec::new(Limit::MessageOverhead.name(), |arm| finding(arm, Limit::MessageOverhead));
 
 /// A segment waits for the acknowledgment of the one before, which the receiver delays.
 pub(super) const NAGLE_DELAYED_ACK: CauseSpec =
-    CauseSpec::of(Limit::NagleDelayedAck.name(), |arm| finding(arm, Limit::NagleDelayedAck));
+    CauseSpec::new(Limit::NagleDelayedAck.name(), |arm| finding(arm, Limit::NagleDelayedAck));
 
 /// All causes of bulk data, in the order of the answer.
 pub(super) const ALL: &[&CauseSpec] = &[

@@ -13,10 +13,10 @@ use super::conclusion::{is_ill, proven};
 
 /// The client ran out of local ports.
 pub(crate) const LOCAL_PORTS_SCARCE: CauseSpec =
-    CauseSpec::of(SCARCE, local_ports_scarce).remedied(|summary| remedies(summary, SCARCE));
+    CauseSpec::new(SCARCE, local_ports_scarce).remedied(|summary| remedies(summary, SCARCE));
 
 /// The kernel searched long for a free local port; where there is none in the end, that is the same lack.
-pub(crate) const PORTS_SEARCH_SLOW: CauseSpec = CauseSpec::of(SEARCH, ports_search_slow)
+pub(crate) const PORTS_SEARCH_SLOW: CauseSpec = CauseSpec::new(SEARCH, ports_search_slow)
     .following(&[SCARCE])
     .remedied(|summary| remedies(summary, SEARCH));
 
@@ -201,7 +201,7 @@ fn between(ill: &Arm, well: &Arm) -> Option<&'static str> {
 
 /// A remedy with the levels of the arm that proves it.
 fn as_in(name: &str, well: &Arm) -> Remedy {
-    let remedy = Remedy::of(if name == "late-port" { SEARCH } else { SCARCE }, name);
+    let remedy = Remedy::named(if name == "late-port" { SEARCH } else { SCARCE }, name);
     let level = |option: &str| well.factors.get(option).map(level_text);
     match name {
         "sources" => match level("sources") {

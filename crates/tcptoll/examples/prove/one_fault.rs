@@ -52,6 +52,10 @@ const APP: &str = "127.0.0.1:8081";
 const WEB: &str = "127.0.0.1:8080";
 
 const YES: bool = true;
+/// A hundred requests, ten at a time.
+const HUNDRED: Felt<'_> =
+    Felt { words: &["requests", "127.0.0.1", "8081", "100", "10"], bad: SECONDS, of: 100 };
+
 /// It does not see the fault.
 const NO: bool = false;
 
@@ -65,11 +69,7 @@ const FAULTS: &[Fault] = &[
         before: &["accept-queue-near"],
         at: APP,
         sees: [YES, YES, YES, YES, YES, YES],
-        felt: Felt {
-            words: &["requests", "127.0.0.1", "8081", "100", "10"],
-            bad: SECONDS,
-            of: 100,
-        },
+        felt: HUNDRED,
         mended: None,
     },
     Fault {
@@ -81,11 +81,7 @@ const FAULTS: &[Fault] = &[
         before: &["accept-queue-near"],
         at: APP,
         sees: [YES, YES, YES, YES, YES, YES],
-        felt: Felt {
-            words: &["requests", "127.0.0.1", "8081", "100", "10"],
-            bad: SECONDS,
-            of: 100,
-        },
+        felt: HUNDRED,
         mended: None,
     },
     // A connection to nginx opens as ever.

@@ -110,7 +110,6 @@ fn hostile() -> Review {
             undo: evil(),
             ..tcptoll_core::finding::Remedy::default()
         }),
-        rank: 0,
     };
     let process = Some(Process { pid: 1, name: evil() });
     let listener = ListenerReview {

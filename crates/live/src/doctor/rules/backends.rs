@@ -1,7 +1,7 @@
 //! A proxy and the server behind it: which of both closes an idle connection first.
 
 use super::CLOSE_RACE;
-use super::servers::{at_text, behind, known, restart, seconds, short};
+use super::servers::{at_text, behind, known, reload, seconds, short};
 use crate::doctor::{Listen, Machine, Program, ServerConfig, Sourced, Upstream};
 use crate::watch::diagnoses::{evidence, rounded};
 use tcptoll_core::finding::{Finding, Remedy, Severity};
@@ -145,7 +145,7 @@ fn remedies(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) 
             &format!(", and {front} reuses them for {} s ({})", seconds(idle.value), at_text(idle));
     }
     let filled = |name: &str, lines: Vec<Option<String>>| {
-        let remedy = Remedy::of(CLOSE_RACE, name);
+        let remedy = Remedy::named(CLOSE_RACE, name);
         let change = format!("{}{today}.", remedy.change);
         Remedy { change, commands: lines.into_iter().flatten().collect(), ..remedy }
     };
@@ -158,16 +158,6 @@ fn remedies(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) 
     let or = lower.as_ref().map(|lower| format!("# or in {place}{front}: {lower}"));
     let raised = filled("raise", vec![Some(longer), Some(reload(ends.server)), or, proof]);
     std::iter::once(raised).chain(lower.map(|_| lowered)).collect()
-}
-
-fn reload(server: &ServerConfig) -> String {
-    let restart = restart(server);
-    // They read the time when they start.
-    if matches!(server.program, Program::App(_)) {
-        restart
-    } else {
-        restart.replace("restart", "reload")
-    }
 }
 
 /// The line that makes a server keep idle connections for this long.

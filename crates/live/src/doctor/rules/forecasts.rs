@@ -101,7 +101,7 @@ pub(super) fn reuse_on_loopback_only(machine: &Machine) -> Vec<Finding> {
         ("local_ports", Some(range.into())),
         ("destinations", Some(short.count().into())),
     ]);
-    let fix = Remedy::of(TW_REUSE_LOOPBACK_ONLY, "everywhere");
+    let fix = Remedy::named(TW_REUSE_LOOPBACK_ONLY, "everywhere");
     vec![Finding {
         id: TW_REUSE_LOOPBACK_ONLY.into(),
         severity: Severity::Warning,
@@ -148,7 +148,7 @@ pub(super) fn conntrack_fills(machine: &Machine) -> Vec<Finding> {
         ("full_in_s", Some(rounded(fills_s))),
     ]);
     let wanted = ((comes_to * 1.5).min(4.0e9) as u64).next_power_of_two();
-    let mut fix = Remedy::of(TRACKED, "table").with("TO", wanted).with("FROM", most);
+    let mut fix = Remedy::named(TRACKED, "table").with("TO", wanted).with("FROM", most);
     fix.commands.push(format!("# or: sysctl -w {TIMEOUT}=30"));
     vec![Finding {
         id: CONNTRACK_FILLS.into(),

@@ -59,7 +59,7 @@ fn wasted(
         ("nginx_version", proxy.version.as_deref().map(|version| short(version).into())),
         ("pid", Some(proxy.pid.into())),
     ]);
-    let fix = Remedy::of(UPSTREAM_NOT_REUSED, if upstream.fastcgi { "fastcgi" } else { "http" });
+    let fix = Remedy::named(UPSTREAM_NOT_REUSED, if upstream.fastcgi { "fastcgi" } else { "http" });
     Finding {
         id: UPSTREAM_NOT_REUSED.into(),
         severity: Severity::Warning,
@@ -210,9 +210,9 @@ fn fix(machine: &Machine, server: Option<&ServerConfig>, group: &Group) -> Remed
         Program::Apache | Program::PhpFpm | Program::App(_) => None,
     });
     if let Some((setting, server)) = setting.zip(server) {
-        let remedy = Remedy::of(KEEPALIVE_BEYOND_NAT, "server");
+        let remedy = Remedy::named(KEEPALIVE_BEYOND_NAT, "server");
         return remedy.with("SETTING", setting).with("RESTART", restart(server));
     }
     let by_kernel = machine.number(TIME).is_some() && group.with_keepalive > 0;
-    Remedy::of(KEEPALIVE_BEYOND_NAT, if by_kernel { "kernel" } else { "program" })
+    Remedy::named(KEEPALIVE_BEYOND_NAT, if by_kernel { "kernel" } else { "program" })
 }

@@ -60,6 +60,15 @@ const RULES: &[(&str, Rule)] = &[
     (BUFFERS_OVER_CAP, queues::buffers_over_cap),
 ];
 
+/// Of the same subject the first is why the second is so.
+const SUPERSEDES: &[(&str, &str)] = &[
+    // More workers would be held as well.
+    (IDLE_HOLD_WORKERS, WORKERS_TOO_FEW),
+    // The workers are why the queue stands.
+    (IDLE_HOLD_WORKERS, live::queues::STANDING),
+    (WORKERS_TOO_FEW, live::queues::STANDING),
+];
+
 /// Sysctls that rules look at.
 pub(super) const SYSCTLS: &[&str] = &[
     "net.core.rmem_max",
@@ -95,15 +104,7 @@ pub fn diagnose(machine: &Machine) -> Vec<Finding> {
     found.extend(RULES.iter().flat_map(|(_, rule)| rule(machine)));
     found.extend(queues::syn_backlog_full(machine));
     found.iter_mut().for_each(fit);
-    // More workers would be held as well.
-    let held = found.iter().filter(|one| one.id == IDLE_HOLD_WORKERS);
-    let held: BTreeSet<String> = held.map(|one| one.subject.clone()).collect();
-    found.retain(|one| one.id != WORKERS_TOO_FEW || !held.contains(&one.subject));
-    // The workers are why the queue stands.
-    let of_workers =
-        found.iter().filter(|one| [WORKERS_TOO_FEW, IDLE_HOLD_WORKERS].contains(&one.id.as_str()));
-    let explained: BTreeSet<String> = of_workers.map(|one| one.subject.clone()).collect();
-    found.retain(|one| one.id != live::queues::STANDING || !explained.contains(&one.subject));
+    live::supersede(&mut found, SUPERSEDES);
     let place = |id: &str| ids().position(|known| known == id);
     found.sort_by_cached_key(|one| (one.severity, place(&one.id), one.subject.clone()));
     // Of one subject the stronger stays: it comes first.

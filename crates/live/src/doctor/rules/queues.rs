@@ -67,7 +67,7 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Finding> {
             ("pid", Some(server.pid.into())),
         ]);
         let more = workers.value.saturating_mul(2).max(1);
-        let fix = Remedy::of(WORKERS_TOO_FEW, "more")
+        let fix = Remedy::named(WORKERS_TOO_FEW, "more")
             .with("SETTING", setting)
             .with("WORKERS", more)
             .with("FORMER", workers.value)
@@ -112,7 +112,7 @@ pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Finding> {
         ("longest_syn_queue", full.syn_queue_len.map(Into::into)),
         ("longest_syn_queue_of", Some(host_port(&full.address, full.port).into())),
     ]);
-    let fix = Remedy::of(SYN_FULL, "cookies");
+    let fix = Remedy::named(SYN_FULL, "cookies");
     vec![Finding {
         id: SYN_FULL.into(),
         severity: Severity::Problem,
@@ -216,7 +216,7 @@ pub(super) fn over_somaxconn(machine: &Machine) -> Vec<Finding> {
             number::count(*somaxconn),
             number::count(*limit)
         );
-        let fix = Remedy::of(BACKLOG_OVER_SOMAXCONN, "raise")
+        let fix = Remedy::named(BACKLOG_OVER_SOMAXCONN, "raise")
             .with("BACKLOG", asked.value)
             .with("FORMER", somaxconn)
             .with("RESTART", restart(server));
@@ -238,7 +238,7 @@ pub(super) fn not_in_effect(machine: &Machine) -> Vec<Finding> {
             number::count(asked.value),
             number::count(*limit)
         );
-        let fix = Remedy::of(BACKLOG_NOT_IN_EFFECT, "restart")
+        let fix = Remedy::named(BACKLOG_NOT_IN_EFFECT, "restart")
             .with("FORMER", limit)
             .with("RESTART", restart(server));
         diagnosis(BACKLOG_NOT_IN_EFFECT, text, first, on, fix)
@@ -334,7 +334,7 @@ fn over(
         ("program", Some(program.into())),
         ("pid", Some(server.pid.into())),
     ]);
-    let fix = Remedy::of(BUFFERS_OVER_CAP, "raise")
+    let fix = Remedy::named(BUFFERS_OVER_CAP, "raise")
         .with("CAP", cap)
         .with("ASKED", asked.value)
         .with("FORMER", most)

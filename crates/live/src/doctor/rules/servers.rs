@@ -82,6 +82,17 @@ pub(super) fn restart(server: &ServerConfig) -> String {
     format!("systemctl restart {unit}")
 }
 
+/// The command that makes a server read its configuration again.
+pub(super) fn reload(server: &ServerConfig) -> String {
+    let restart = restart(server);
+    // They read the time when they start.
+    if matches!(server.program, Program::App(_)) {
+        restart
+    } else {
+        restart.replace("restart", "reload")
+    }
+}
+
 /// The sockets that a server listens on by one configured address.
 ///
 /// None where no listener has that address, or another program's has it: then the file is not what

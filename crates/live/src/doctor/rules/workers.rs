@@ -4,7 +4,7 @@ use tcptoll_core::number;
 
 use super::IDLE_HOLD_WORKERS;
 use super::queues::{LOOKS_MIN, SHORTEST_MIN};
-use super::servers::{at, at_text, restart, seconds};
+use super::servers::{at, at_text, reload, seconds};
 use crate::doctor::{Machine, StandingQueue};
 use crate::watch::diagnoses::evidence;
 use tcptoll_core::finding::{Finding, Remedy, Severity};
@@ -49,19 +49,15 @@ fn held(machine: &Machine, queue: &StandingQueue) -> Option<Finding> {
         ("looks", Some(queue.looks.into())),
         ("pid", Some(server.pid.into())),
     ]);
-    let shorter = Remedy::of(IDLE_HOLD_WORKERS, "shorter")
-        .with("SECONDS", seconds(PROPOSED_S))
-        .with("BEFORE", seconds(keeps.value));
-    let commands = vec![
-        format!("KeepAliveTimeout {}", seconds(PROPOSED_S)),
-        restart(server).replace("restart", "reload"),
-    ];
+    let mut shorter =
+        Remedy::named(IDLE_HOLD_WORKERS, "shorter").with("SECONDS", seconds(PROPOSED_S));
+    shorter.commands.push(reload(server));
     Some(Finding {
         id: IDLE_HOLD_WORKERS.into(),
         severity: Severity::Problem,
         subject: queue.on.clone(),
         text,
         evidence,
-        remedies: vec![Remedy { commands, ..shorter }, Remedy::of(IDLE_HOLD_WORKERS, "event")],
+        remedies: vec![shorter, Remedy::named(IDLE_HOLD_WORKERS, "event")],
     })
 }

@@ -50,7 +50,7 @@ pub(super) fn pressure(state: &State) -> Vec<Finding> {
         ("memory_max_bytes", limits.memory_max_bytes.map(Value::from)),
         ("aborted_for_memory_per_s", aborted.map(rounded)),
     ]);
-    let fix = Remedy::of(PRESSURE, "sockets");
+    let fix = Remedy::named(PRESSURE, "sockets");
     vec![Finding {
         id: PRESSURE.into(),
         severity: Severity::harming(aborts.is_some() || refused.is_some()),
@@ -81,7 +81,8 @@ pub(super) fn orphans(state: &State) -> Vec<Finding> {
         ("tcp_max_orphans", Some(limit.into())),
         ("aborted_for_memory_per_s", aborted),
     ]);
-    let fix = Remedy::of(ORPHANS, "raise").with("TO", limit.saturating_mul(2)).with("FROM", limit);
+    let fix =
+        Remedy::named(ORPHANS, "raise").with("TO", limit.saturating_mul(2)).with("FROM", limit);
     vec![Finding {
         id: ORPHANS.into(),
         severity: Severity::harming(harms),
@@ -127,7 +128,8 @@ pub(super) fn tracked(state: &State) -> Vec<Finding> {
         ("nf_conntrack_max", Some(limit.into())),
         ("drops_per_s", (drops > 0.0).then(|| rounded(drops))),
     ]);
-    let fix = Remedy::of(TRACKED, "table").with("TO", limit.saturating_mul(2)).with("FROM", limit);
+    let fix =
+        Remedy::named(TRACKED, "table").with("TO", limit.saturating_mul(2)).with("FROM", limit);
     vec![Finding {
         id: TRACKED.into(),
         severity: Severity::harming(full),
@@ -162,7 +164,7 @@ pub(super) fn time_wait(state: &State) -> Vec<Finding> {
         ("tcp_max_tw_buckets", limit.map(Value::from)),
     ]);
     let fix = limit.map(|limit| {
-        Remedy::of(TIME_WAIT, "raise").with("TO", limit.saturating_mul(2)).with("FROM", limit)
+        Remedy::named(TIME_WAIT, "raise").with("TO", limit.saturating_mul(2)).with("FROM", limit)
     });
     vec![Finding {
         id: TIME_WAIT.into(),

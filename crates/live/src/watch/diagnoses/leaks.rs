@@ -44,7 +44,7 @@ fn leak(one: &Unclosed) -> Finding {
         subject: one.on.clone(),
         text,
         evidence,
-        remedies: vec![Remedy::of(LEAK, "close").with("PID", pid)],
+        remedies: vec![Remedy::named(LEAK, "close").with("PID", pid)],
     }
 }
 

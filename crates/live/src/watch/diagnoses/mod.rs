@@ -109,7 +109,12 @@ pub(crate) fn sort(found: &mut Vec<Finding>) {
     let rule = |id: &str| RULES.iter().position(|(known, _)| *known == id);
     let key = |one: &Finding| (one.severity, rule(&one.id), one.subject.clone());
     found.sort_by_cached_key(key);
-    for (first, second) in SUPERSEDES {
+    supersede(found, SUPERSEDES);
+}
+
+/// Drops each second one where a first one has the same subject.
+pub(crate) fn supersede(found: &mut Vec<Finding>, pairs: &[(&str, &str)]) {
+    for (first, second) in pairs {
         let of_first = found.iter().filter(|one| one.id == *first);
         let subjects: Vec<String> = of_first.map(|one| one.subject.clone()).collect();
         found.retain(|one| one.id != *second || !subjects.contains(&one.subject));

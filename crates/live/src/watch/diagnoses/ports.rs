@@ -144,5 +144,5 @@ pub(crate) fn fix(reuse: Option<u32>, range: u32, mostly_time_wait: bool) -> Rem
         _ if range < WIDE => "wider-range",
         _ => "sources",
     };
-    Remedy::of(SCARCE, "long-lived").or(Remedy::of(SCARCE, more))
+    Remedy::named(SCARCE, "long-lived").or(Remedy::named(SCARCE, more))
 }

@@ -169,7 +169,7 @@ pub(super) fn near(state: &State) -> Vec<Finding> {
 pub(super) fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Remedy {
     let limit = listener.accept_queue_limit;
     let wanted = longer_than(limit);
-    let mut remedy = Remedy::of(FULL, "longer").with("BACKLOG", wanted);
+    let mut remedy = Remedy::named(FULL, "longer").with("BACKLOG", wanted);
     if somaxconn.is_some_and(|max| max >= wanted) {
         remedy = remedy.without_sysctl();
     }
@@ -296,7 +296,7 @@ fn evidence_of(stands: &Standing) -> BTreeMap<String, Value> {
 
 /// A server that accepts faster: where the overload lasts, a longer queue is no remedy.
 pub(super) fn faster(listener: &ListenerState) -> Remedy {
-    let remedy = Remedy::of(FULL, "faster");
+    let remedy = Remedy::named(FULL, "faster");
     match &listener.process {
         Some(process) => remedy.with("PID", process.pid),
         None => {
@@ -310,7 +310,7 @@ fn cure(state: &State, listener: &ListenerState) -> Remedy {
     match overload(state, listener) {
         Some(Overload::Lasting) => faster(listener),
         Some(_) => longer(listener, state.limits.somaxconn),
-        None => Remedy::of(FULL, "either"),
+        None => Remedy::named(FULL, "either"),
     }
 }
 
@@ -363,7 +363,7 @@ pub(super) fn of_listener(
     group: &Group<'_>,
     worst: &ListenerState,
 ) -> BTreeMap<String, Value> {
-    let full = group.iter().filter(|one| one.accept_queue_recent_peak > one.accept_queue_limit);
+    let full = group.iter().filter(|one| was_full(one));
     // As the overflows are: of all sockets. The queue is that of the worst.
     let drops_per_s: Option<f64> = group.iter().map(|one| one.drops_per_s).sum();
     let mut all = evidence([
@@ -452,9 +452,9 @@ fn overflowing(state: &State) -> Option<&ListenerState> {
 
 fn syn_fix(state: &State, longest: Option<&ListenerState>) -> Remedy {
     if state.limits.syncookies == Some(0) {
-        return Remedy::of(SYN_FULL, "cookies");
+        return Remedy::named(SYN_FULL, "cookies");
     }
-    let remedy = Remedy::of(SYN_FULL, "longer");
+    let remedy = Remedy::named(SYN_FULL, "longer");
     let somaxconn = state.limits.somaxconn;
     // The same limit holds for both queues.
     let commands = if let Some(listener) = longest {

@@ -133,9 +133,6 @@ pub struct Episode {
     /// What fixes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<Remedy>,
-    /// How much its fix says.
-    #[serde(skip)]
-    pub rank: u8,
 }
 
 /// All listening sockets of one address and port over the whole watch.

@@ -32,8 +32,8 @@ pub struct Reviewer {
     of_listeners: BTreeMap<(String, u16), ListenerReview>,
     of_destinations: BTreeMap<String, DestinationReview>,
     diagnoses: BTreeMap<u32, DiagnosisLine>,
-    /// The newest episode of each name and subject.
-    episodes: BTreeMap<(String, String), (Episode, DiagnosisPart)>,
+    /// The newest episode of each name and subject, and how much its fix says.
+    episodes: BTreeMap<(String, String), (Episode, DiagnosisPart, u8)>,
     ended: Vec<Episode>,
     last_s: f64,
     /// Time in which the machine was suspended, s.
@@ -215,7 +215,7 @@ impl Reviewer {
         };
         let about = &line.diagnosis;
         let key = (about.id.clone(), about.subject.clone());
-        if let Some((episode, sum)) = self.episodes.get_mut(&key)
+        if let Some((episode, sum, told)) = self.episodes.get_mut(&key)
             && part.from_s - sum.to_s <= MERGE_S
         {
             let worst = sum.worst;
@@ -226,8 +226,8 @@ impl Reviewer {
             episode.severity = episode.severity.min(about.severity);
             // A burst that became a lasting overload has another fix.
             let rank = rank(about);
-            if rank > episode.rank {
-                episode.rank = rank;
+            if rank > *told {
+                *told = rank;
                 episode.fix = about.fix().cloned();
             }
             return Ok(());
@@ -243,9 +243,9 @@ impl Reviewer {
             worst_at_s: at_s,
             ongoing: false,
             fix: about.fix().cloned(),
-            rank: rank(about),
         };
-        if let Some((before, sum)) = self.episodes.insert(key, (episode, part.clone())) {
+        let told = rank(about);
+        if let Some((before, sum, _)) = self.episodes.insert(key, (episode, part.clone(), told)) {
             self.ended.push(closed(before, &sum));
         }
         if self.ended.len() > 2 * EPISODES_MAX {
@@ -258,7 +258,7 @@ impl Reviewer {
     pub fn finish(mut self, cut: bool) -> Review {
         let last_s = self.last_s;
         let asked_s = self.review.interval_s;
-        for (episode, sum) in self.episodes.into_values() {
+        for (episode, sum, _) in self.episodes.into_values() {
             let mut episode = closed(episode, &sum);
             episode.ongoing = last_s - episode.to_s < asked_s.max(0.001);
             self.ended.push(episode);

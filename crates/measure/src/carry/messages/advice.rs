@@ -30,7 +30,7 @@ const ALIKE: f64 = 0.1;
 
 /// Advice of the run: its own figures, with the cost of a remedy and how to undo it.
 fn figured(cause: &str, name: &str, change: String, proof: String) -> Advice {
-    Remedy { change, proof: Some(proof), ..Remedy::of(cause, name) }.advice(cause)
+    Remedy { change, proof: Some(proof), ..Remedy::named(cause, name) }.advice(cause)
 }
 
 fn blocks(change: String, proof: String) -> Advice {
@@ -202,7 +202,7 @@ fn latency_without_nagle(arms: &[&Arm]) -> Option<Advice> {
         number::time(off_us)
     );
     let gains = off_us <= on_us * (1.0 - ALIKE);
-    let remedy = Remedy::of(NAGLE, if gains { "nodelay" } else { "keep-nagle" });
+    let remedy = Remedy::named(NAGLE, if gains { "nodelay" } else { "keep-nagle" });
     Some(remedy.proven(Some(proof)).advice(NAGLE))
 }
 

@@ -256,7 +256,7 @@ pub(super) fn rules(summary: &Summary) -> Vec<Remedy> {
 }
 
 fn rule(name: &str) -> Remedy {
-    Remedy::of(Limit::ReceiveWindow.name(), name)
+    Remedy::named(Limit::ReceiveWindow.name(), name)
 }
 
 /// Whether 32 KiB are enough.

@@ -132,7 +132,7 @@ fn remedy(
         of_place.map(written).collect::<Vec<String>>().join(", ")
     };
     let (socket, sysctl) = (listed(SettingPlace::Socket), listed(SettingPlace::Sysctl));
-    let of = |name: &str| Remedy::of(UNNOTICED, name);
+    let of = |name: &str| Remedy::named(UNNOTICED, name);
     let remedy = match checking.mechanism {
         Mechanism::Tcp => {
             let within_s = checking.known_within_s().unwrap_or(wanted.within_s);

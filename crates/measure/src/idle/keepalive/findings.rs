@@ -471,7 +471,7 @@ pub(super) const ALL: &[&CauseSpec] =
 
 /// Peers died, and this was not detected.
 const DEAD_PEER_UNNOTICED: CauseSpec =
-    CauseSpec::of(advice::UNNOTICED, dead_peer_unnoticed).remedied(advice::remedies);
+    CauseSpec::new(advice::UNNOTICED, dead_peer_unnoticed).remedied(advice::remedies);
 
 /// Connections died, and some of them were not detected before watching ended.
 pub(super) fn dead_peer_unnoticed(arm: &Arm) -> Option<Finding> {

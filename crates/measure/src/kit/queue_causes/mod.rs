@@ -22,14 +22,14 @@ use super::conclusion::{cured, is_ill};
 
 /// Connections arrived faster than the server accepted them.
 pub(crate) const ACCEPT_QUEUE_FULL: CauseSpec =
-    CauseSpec::of(FULL, accept_queue_full).remedied(against_overload);
+    CauseSpec::new(FULL, accept_queue_full).remedied(against_overload);
 
 /// Its name.
 pub(crate) const FULL: &str = "accept-queue-full";
 
 /// Handshakes began faster than they were completed, and SYN cookies are off.
 pub(crate) const SYN_QUEUE_FULL: CauseSpec =
-    CauseSpec::of("syn-queue-full", syn_queue_full).following(&[FULL]);
+    CauseSpec::new("syn-queue-full", syn_queue_full).following(&[FULL]);
 
 /// Options that make an accept queue longer.
 pub(crate) const LONGER: &[&str] = &["backlog", "server-sysctl", "somaxconn"];
@@ -41,7 +41,7 @@ fn against_overload(summary: &Summary) -> Vec<Remedy> {
     let how = |arm: &Arm| Overload::judge(figures(arm)).unwrap_or(Overload::Bursts);
     let lasts = ill().any(|arm| how(arm) == Overload::Lasting);
     let proof = ill().find_map(|arm| all_connected(cured(summary, arm, LONGER)?));
-    let remedy = |overload: Overload| Remedy::of(FULL, overload.remedy());
+    let remedy = |overload: Overload| Remedy::named(FULL, overload.remedy());
     let longer = remedy(Overload::Bursts);
     match proof {
         _ if ill().all(|arm| how(arm) == Overload::Rare) => vec![remedy(Overload::Rare)],

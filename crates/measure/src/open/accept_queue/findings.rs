@@ -246,7 +246,7 @@ fn ill(summary: &Summary) -> Option<(&Arm, Option<&Arm>)> {
 /// Every change that this run gives a reason for.
 fn remedies(summary: &Summary) -> Vec<Remedy> {
     let Some((arm, _)) = ill(summary) else { return Vec::new() };
-    let of = |name: &str| Remedy::of(FULL, name);
+    let of = |name: &str| Remedy::named(FULL, name);
     let how = overflow(arm);
     if how == Some(Overload::Rare) {
         return vec![of("tolerate")];
@@ -269,7 +269,7 @@ fn remedies(summary: &Summary) -> Vec<Remedy> {
 
 /// A longer queue, with the length that was enough and what a full one costs.
 fn longer(summary: &Summary, arm: &Arm) -> Remedy {
-    let remedy = Remedy::of(FULL, Overload::Bursts.remedy());
+    let remedy = Remedy::named(FULL, Overload::Bursts.remedy());
     let well = cured(summary, arm, LONGER);
     let limit =
         well.or(Some(arm)).and_then(listener).map_or(0, |listener| u64::from(listener.limit));
@@ -326,7 +326,7 @@ fn abort(summary: &Summary, arm: &Arm) -> Option<Remedy> {
             with(arm)
         )
     });
-    Some(Remedy::of(FULL, "abort").proven(proof))
+    Some(Remedy::named(FULL, "abort").proven(proof))
 }
 
 /// What the run measured with a change in place.

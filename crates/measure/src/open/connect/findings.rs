@@ -479,7 +479,7 @@ pub(super) const CAUSES: &[&CauseSpec] =
 
 /// SYNs were retransmitted, and the server's counters are out of reach.
 const SYN_LOST_OR_QUEUE_FULL: CauseSpec =
-    CauseSpec::of("syn-lost-or-queue-full", syn_lost_or_queue_full);
+    CauseSpec::new("syn-lost-or-queue-full", syn_lost_or_queue_full);
 
 /// Whether so many waits are worth a sentence: more than 1 % of the handshakes, or any of fewer
 /// than 100.

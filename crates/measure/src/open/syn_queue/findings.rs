@@ -70,7 +70,7 @@ fn remedies(summary: &Summary) -> Vec<Remedy> {
         let (name, all, slowest) = (&arm.name, number::count(arm.ok), slowest(arm, max));
         Some(format!("arm {name}: all {all} connected with {}, {slowest}", means(arm)))
     };
-    let of = |name: &str| Remedy::of(SYN_QUEUE.id, name);
+    let of = |name: &str| Remedy::named(SYN_QUEUE.id, name);
     let longer = proof(false).map(|proof| of("longer").proven(Some(proof)));
     let mut all = vec![of("cookies").proven(proof(true))];
     all.extend(longer);

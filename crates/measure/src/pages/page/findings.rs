@@ -165,16 +165,16 @@ pub(super) const ALL: &[&CauseSpec] =
     &[&ACCEPT_QUEUE_FULL, &CONNECTION_PER_RESOURCE, &NEXT_PAGE_RECONNECTS, &HEAD_OF_LINE];
 
 /// The server closes after each response.
-const CONNECTION_PER_RESOURCE: CauseSpec = CauseSpec::of("connection-per-resource", per_resource);
+const CONNECTION_PER_RESOURCE: CauseSpec = CauseSpec::new("connection-per-resource", per_resource);
 
 /// The second page finds its connections closed.
-const NEXT_PAGE_RECONNECTS: CauseSpec = CauseSpec::of("next-page-reconnects", reconnects);
+const NEXT_PAGE_RECONNECTS: CauseSpec = CauseSpec::new("next-page-reconnects", reconnects);
 
 /// The name of [`HEAD_OF_LINE`].
 const ID: &str = "page-head-of-line";
 
 /// All requests share a connection, and their data waits for a lost segment of it.
-const HEAD_OF_LINE: CauseSpec = CauseSpec::of(ID, held).remedied(several_connections);
+const HEAD_OF_LINE: CauseSpec = CauseSpec::new(ID, held).remedied(several_connections);
 
 /// Several connections, where the run did not compare them, or found them faster; else less loss.
 fn several_connections(summary: &Summary) -> Vec<Remedy> {
@@ -183,7 +183,7 @@ fn several_connections(summary: &Summary) -> Vec<Remedy> {
     });
     let mean = |arm: &Arm| value(arm, super::SPAN_MEAN.name);
     let times = pair.and_then(|(one, several)| Some((one, mean(one)?, several, mean(several)?)));
-    let of = |name: &str| Remedy::of(ID, name);
+    let of = |name: &str| Remedy::named(ID, name);
     vec![match times {
         None => of("compare"),
         Some((one, of_one, several, of_several)) if of_several < of_one => {

@@ -114,10 +114,10 @@ fn slow(arms: &[&Arm]) -> Option<String> {
 pub(super) const ALL: &[&CauseSpec] = &[&MEMORY_ENDS_WORKERS, &IDLE_HOLDS_WORKERS, &QUEUE_FULL];
 
 /// Together the processes needed more memory than they have.
-const MEMORY_ENDS_WORKERS: CauseSpec = CauseSpec::of("memory-limit-kills-workers", memory_ends);
+const MEMORY_ENDS_WORKERS: CauseSpec = CauseSpec::new("memory-limit-kills-workers", memory_ends);
 
 /// All workers are taken, and most of them by connections that wait for another request.
-const IDLE_HOLDS_WORKERS: CauseSpec = CauseSpec::of("idle-connections-hold-workers", idle_holds);
+const IDLE_HOLDS_WORKERS: CauseSpec = CauseSpec::new("idle-connections-hold-workers", idle_holds);
 
 /// Nobody accepts while workers are killed, or all of them wait.
 const QUEUE_FULL: CauseSpec =

@@ -461,14 +461,14 @@ pub(super) const ALL: &[&CauseSpec] = &[
 ];
 
 /// The server was asked to close and did not.
-const CLOSE_IGNORED: CauseSpec = CauseSpec::of("close-ignored", close_ignored);
+const CLOSE_IGNORED: CauseSpec = CauseSpec::new("close-ignored", close_ignored);
 
 /// The server closed connections that were to be reused.
-const KEEPALIVE_INERT: CauseSpec = CauseSpec::of("keepalive-inert", keepalive_inert);
+const KEEPALIVE_INERT: CauseSpec = CauseSpec::new("keepalive-inert", keepalive_inert);
 
 /// The server closed idle connections just as requests left.
 const CLOSE_RACE: CauseSpec =
-    CauseSpec::of("close-race", close_race).following(&[KEEPALIVE_INERT.id]);
+    CauseSpec::new("close-race", close_race).following(&[KEEPALIVE_INERT.id]);
 
 /// Errors that come with a close of the server.
 const BROKEN: [&str; 3] = ["truncated", "reset", "close-race"];

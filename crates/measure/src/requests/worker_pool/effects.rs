@@ -263,7 +263,7 @@ impl TriedFix<'_> {
         let figures: Vec<String> = [latency, busy].into_iter().flatten().collect();
         let proof = (!figures.is_empty())
             .then(|| format!("arm {}: {}", self.told.arm.name, figures.join("; ")));
-        let remedy = Remedy::of(STUCK, self.name).proven(proof);
+        let remedy = Remedy::named(STUCK, self.name).proven(proof);
         if self.helped() {
             return remedy;
         }
@@ -282,7 +282,7 @@ pub(super) fn remedies(summary: &Summary) -> Vec<Remedy> {
         let useful = *option != "connect-timeout" || connects_waited(summary);
         useful && !typed && !tried.iter().any(|tried| tried.options.contains(option))
     });
-    let untried = untried.map(|(name, _)| Remedy::of(STUCK, name));
+    let untried = untried.map(|(name, _)| Remedy::named(STUCK, name));
     tried.iter().map(TriedFix::remedy).chain(untried).collect()
 }
 
@@ -448,7 +448,7 @@ mod tests {
     fn every_option_of_a_fix_is_an_option_and_the_special_ones_come_first() {
         for (name, options) in &ALL {
             assert!(options.iter().all(|option| FIXES.contains(option)), "{options:?}");
-            assert!(!Remedy::of(STUCK, name).undo.is_empty(), "{name}");
+            assert!(!Remedy::named(STUCK, name).undo.is_empty(), "{name}");
         }
         let known = |name: &&str| super::super::SPEC.option(name).is_some();
         assert!(FIXES.iter().all(known));

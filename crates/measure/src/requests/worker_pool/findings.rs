@@ -170,16 +170,16 @@ fn next(summary: &Summary) -> Vec<NextStep> {
 }
 
 /// Every worker waits for a backend that has stopped, so requests that never call it wait too.
-const WORKERS_STUCK: CauseSpec = CauseSpec::of(STUCK, workers_stuck).remedied(remedies);
+const WORKERS_STUCK: CauseSpec = CauseSpec::new(STUCK, workers_stuck).remedied(remedies);
 
 /// The queue of the backend was full, and workers were left all the same. Advice to raise its backlog
 /// would be false: a stopped backend answers nobody in a longer queue either.
 const BACKEND_QUEUE_FULL: CauseSpec =
-    CauseSpec::of(ACCEPT_QUEUE_FULL.id, backend_queue_full).remedied(|_| Vec::new());
+    CauseSpec::new(ACCEPT_QUEUE_FULL.id, backend_queue_full).remedied(|_| Vec::new());
 
 /// The connect timeout ends before a handshake can be complete.
 const CONNECT_TIMEOUT_SHORT: CauseSpec =
-    CauseSpec::of("connect-timeout-short", connect_timeout_short).remedied(longer_timeout);
+    CauseSpec::new("connect-timeout-short", connect_timeout_short).remedied(longer_timeout);
 
 /// Every cause that a run may name, in the order of the answer.
 pub(super) const ALL: &[&CauseSpec] =
@@ -276,7 +276,7 @@ fn longer_timeout(summary: &Summary) -> Vec<Remedy> {
     let proof = cured(summary, arm, &["connect-timeout"]).map(|cured| {
         format!("arm {}: all {} requests succeeded", cured.name, number::count(cured.ok))
     });
-    let remedy = Remedy::of(id, "longer").and(&format!(
+    let remedy = Remedy::named(id, "longer").and(&format!(
         "Here the round trip of {} asks for a timeout above {}.",
         number::time(rtt_us),
         number::time(FIRST_RETRANSMISSION_S * 1e6 + rtt_us)

@@ -9,14 +9,13 @@ mod search;
 use std::sync::LazyLock;
 
 use anyhow::bail;
+use tcptoll_core::finding::CAUSES;
 use tcptoll_show::TextStyle;
 
 use self::search::Hits;
 use super::prose;
 use crate::exit::Status;
 use crate::{screen, stdout};
-
-const CAUSES: &str = include_str!("../../../causes.md");
 
 /// A section of the page.
 struct Section {
